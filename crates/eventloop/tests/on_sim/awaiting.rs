@@ -31,7 +31,7 @@ fn who_waits_is_looked_at_when_it_is_woken_or_its_time_has_come_and_what_follows
     world.pass(1);
     assert_eq!(world.read_all(&peer), b"e3\n");
 
-    // The earlier timeout of a connection that was woken is over, and ends no later wait.
+    // The timeout of a wait ends with that wait: it does not end a later one.
     peer.send(b"a50\ne4\n");
     world.run_until_idle();
     world.events.wake(id);

@@ -1,5 +1,6 @@
-//! Streams with buffers between the system and the loop. The handler gets the bytes that they have received even if the peer
-//! sends nothing more. Bytes that they have accepted are sent before the connection ends. Timeouts hold for them as for others.
+//! Streams with buffers between the system and the loop. The handler gets the bytes in them even if the peer
+//! sends nothing more. Bytes that a stream has accepted are sent before the connection ends. Timeouts apply
+//! to such streams as to others.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -13,7 +14,8 @@ const GREETING: &[u8] = b"hey";
 const ANSWER: &[u8] = b"hi";
 /// The stream's last bytes.
 const FAREWELL: &[u8] = b"!";
-/// Bytes that the stream receives from the system at once, and exchanges with the loop at once.
+/// Most bytes that the stream receives from the system at a time. The next two: the most that it delivers to
+/// the loop, and accepts from it, at a time.
 const AHEAD_BYTES: usize = 20_000;
 const GIVEN_BYTES: usize = 700;
 const TAKEN_BYTES: usize = 900;
@@ -113,7 +115,7 @@ impl Stream for Lumpy {
     }
 
     fn pending(&self) -> usize {
-        // Together with the coming bytes, an incomplete record may become complete.
+        // Together with the next bytes, an incomplete record may become complete.
         let coming = self.inner.pending();
         let part = if coming > 0 { self.records.len() } else { 0 };
         coming + part + self.given.len()
@@ -149,7 +151,7 @@ impl Stream for Lumpy {
     }
 }
 
-/// The bytes in records of all lengths.
+/// The bytes as records of all lengths.
 fn records(bytes: &[u8]) -> Vec<u8> {
     let (mut all, mut left, mut len) = (Vec::new(), bytes, 1);
     while !left.is_empty() {
@@ -166,7 +168,8 @@ fn world(seed: u64, weather: Weather) -> World<Lumpy> {
     World::over(seed, weather, LIMITS)
 }
 
-/// As [`World::read_all`], for a connection whose stream may have bytes for many turns, of which the network does not know.
+/// As [`World::read_all`], for a connection whose stream may still have bytes for many turns, which the
+/// network does not see.
 fn read_all(world: &mut World<Lumpy>, peer: &Peer) -> Vec<u8> {
     let mut all = Vec::new();
     loop {
@@ -179,7 +182,7 @@ fn read_all(world: &mut World<Lumpy>, peer: &Peer) -> Vec<u8> {
     }
 }
 
-/// A peer that has been answered.
+/// Connects a peer, and finishes the handshake.
 fn greeted(world: &mut World<Lumpy>) -> Peer {
     let peer = world.connect_by(Lumpy::over);
     peer.send(GREETING);
@@ -187,7 +190,7 @@ fn greeted(world: &mut World<Lumpy>) -> Peer {
     peer
 }
 
-/// Requests of all kinds, and their replies: small ones, long replies, uploads, turns.
+/// Requests of all kinds, and their replies: echoes, long replies, uploads, work.
 fn requests(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let (mut requests, mut replies) = (Vec::new(), Vec::new());
     for n in 0..60 {
@@ -234,7 +237,7 @@ fn all_that_a_stream_has_received_is_answered_though_the_peer_says_nothing_more(
             assert_eq!(peer.untaken(), 0, "seed {seed}");
         }
         assert!(world.toy.closed.is_empty(), "seed {seed}");
-        // Nothing is left that would need turns, or wake the loop.
+        // The stream has no bytes left: the loop sleeps.
         assert_eq!(world.toy.streams_bytes, 0, "seed {seed}");
         let waits = world.events.backend().waits();
         world.pass(100_000);
@@ -293,7 +296,8 @@ fn streams_that_open_have_a_quarter_of_the_time_while_others_wait_and_all_of_it_
     const REQUEST_US: u64 = 50;
     for busy in [true, false] {
         let mut world = world(10, Weather::FAIR);
-        // One connection is queued since it always has more to do, and one sends something new each turn.
+        // Two connections have work all the time: one is queued in each turn, one sends a request in each
+        // turn.
         let (queued, open) = (greeted(&mut world), greeted(&mut world));
         let time = world.events.backend().time();
         let crowd: Vec<Peer> = (0..40)
@@ -354,7 +358,7 @@ fn a_refused_client_is_told_when_the_stream_carries_it_and_costs_no_turns_before
     peer.send(&GREETING[2..]);
     assert_eq!(world.read_all(&peer), [ANSWER, b"no\n", FAREWELL].concat());
     assert_eq!(world.toy.closed, [Closed::Handler]);
-    // The same, when the first request comes together with the greeting.
+    // The same when the first requests come together with the greeting.
     let peer = world.connect_by(Lumpy::over);
     let id = world.events.id_at(0).expect("it is the only one");
     world.events.look_at(&mut world.toy, id);
@@ -394,7 +398,7 @@ fn a_worn_stream_ends_between_requests_and_behind_all_replies() {
         let peer = world.connect_by(|inner| Lumpy { carries, ..Lumpy::over(inner) });
         peer.send(GREETING);
         assert_eq!(world.read_all(&peer), ANSWER);
-        // Each in a record of its own, but for the last, which lies in two.
+        // Each request lies in a record of its own, but the last one lies in two.
         for (record, wanted) in [(&b"e1\n"[..], 1), (b"e2\n", 2), (b"x", 3), (b"3\n", 4)] {
             peer.send(&[&[record.len() as u8][..], record].concat());
             world.run_until_idle();
@@ -416,7 +420,7 @@ fn a_worn_stream_ends_between_requests_and_behind_all_replies() {
 fn half_a_record_is_not_waited_for_longer_than_half_a_request() {
     let mut world = world(3, Weather::FAIR);
     let (half, whole) = (greeted(&mut world), greeted(&mut world));
-    // A client that sends nothing for long has begun no request.
+    // A client that sends nothing for a long time has begun no request, so no timeout of a request runs.
     world.pass(3 * LIMITS.request_ms);
     half.send(&[100, b'e']);
     whole.send(&records(b"e1\n"));
@@ -436,7 +440,7 @@ fn what_a_stream_has_taken_goes_out_before_the_connection_ends_and_the_farewell_
         peer.send(&records(b"x2000\ne1\nq\nelate\n"));
         let all = read_all(&mut world, &peer);
         assert!(all.starts_with(&[b'x'; 2000]), "{window}");
-        // Where there is no room for the farewell, the connection ends without it.
+        // If the stream cannot send its farewell, the connection ends without it.
         assert!(matches!(&all[2000..], b"e1\n!" | b"e1\n"), "{window}: {:?}", &all[2000..]);
         assert_eq!(world.toy.closed, [Closed::Handler], "{window}");
     }

@@ -1,13 +1,13 @@
-//! Replies that are deferred for a common send while their connections go on: small requests and the heads of
-//! uploads in one receive, by several peers, of which some reset or stop reading at any byte.
+//! Replies that are deferred for a common send while their connections continue. Several peers send small
+//! requests and the heads of uploads in one receive; some of them reset, or stop reading, at any byte.
 
 use crate::toy::{LIMITS, World};
 use larder_eventloop::sim::{Peer, Weather};
 use larder_eventloop::{Closed, RECEIVE_BYTES};
 
-/// Bytes of an upload that is more than one receive brings.
+/// Bytes of an upload that takes several receives.
 const LONG: usize = RECEIVE_BYTES + 30_000;
-/// Bytes of an upload that is more than is received behind another upload.
+/// Bytes of an upload of which only a part is received together with another upload.
 const SHORT: usize = 3_000;
 
 /// An upload of `bytes` bytes, and its reply.
@@ -17,7 +17,7 @@ fn upload(bytes: usize) -> (Vec<u8>, String) {
     (request, format!("{bytes}\n"))
 }
 
-/// Peers whose last receive began an upload.
+/// Peers whose latest request was an upload.
 fn uploaders(world: &mut World) -> Vec<Peer> {
     let peers: Vec<Peer> = (0..3).map(|_| world.connect()).collect();
     for peer in &peers {
@@ -28,8 +28,8 @@ fn uploaders(world: &mut World) -> Vec<Peer> {
     peers
 }
 
-/// A small request and the head of an upload in one receive, twice, and a small request behind. And the replies, which differ
-/// from those of all other peers.
+/// The requests of a peer: twice a small request and an upload's head in one receive, and a small request
+/// after them. Also their replies, which differ from those of all other peers.
 fn pipeline(name: char) -> (Vec<u8>, String) {
     let (request, reply) = upload(SHORT);
     let (small, last) = (format!("e{}\n", String::from(name).repeat(9)), format!("e{name}\n"));
@@ -73,7 +73,7 @@ fn a_peer_that_takes_any_part_of_its_replies_gets_the_rest_of_them_and_no_other(
             let expected = pipeline(name).1;
             assert_eq!(world.read_all(peer), expected.as_bytes(), "{index}, {slow} takes {taken}");
         }
-        // No replies wait any more, so no connection stalls.
+        // No replies wait any more, so no connection is closed as stalled.
         world.pass(2 * LIMITS.stall_ms);
         assert!(world.toy.closed.is_empty());
     }

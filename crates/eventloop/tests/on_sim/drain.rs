@@ -1,10 +1,11 @@
-//! A loop that is drained over the simulated network: which clients are answered, and which are not waited for.
+//! A loop that is drained over the simulated network: which clients still get replies, and for which the loop
+//! does not wait.
 
 use crate::toy::{LIMITS, World};
 use larder_eventloop::sim::{Peer, Weather};
 use larder_eventloop::{Closed, RECEIVE_BYTES};
 
-/// A connection whose client takes no replies while the loop is drained is closed after this.
+/// While the loop is drained, a connection is closed if its client reads no reply for this long.
 const STALL_MS: u64 = 5_000;
 
 #[test]

@@ -1,5 +1,5 @@
-//! The loop over the simulated network: the replies that connections must get, whatever the network and their peers do. A run
-//! that fails is repeated by its printed seed.
+//! The loop over the simulated network: connections get their replies whatever the network and their peers
+//! do. A failed run prints its seed, which replays it.
 
 mod awaiting;
 mod between;

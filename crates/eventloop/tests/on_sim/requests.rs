@@ -1,4 +1,5 @@
-//! Requests of many connections: each is answered once, in order and completely, within its limits and times.
+//! Requests of many connections: each gets its reply once, in order and completely, within the limits and
+//! timeouts.
 
 use crate::toy::{LIMITS, REPLY_BYTES_MAX, World};
 use larder_eventloop::sim::{Peer, Weather};
@@ -52,8 +53,8 @@ fn replies_are_complete_and_in_order_in_any_weather() {
     }
 }
 
-/// A hundred long requests and a short one at once: in one turn some are received as they are, of the others a little,
-/// the short one with its answer.
+/// A hundred long requests and a short one arrive at once. One turn receives large parts of some of them and
+/// a little of the others, and answers the short one.
 #[test]
 fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answered() {
     const NEARLY_SPENT_FROM: usize = 200_000;
@@ -77,8 +78,9 @@ fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answer
     }
 }
 
-/// Fifty connections send large requests again and again, and one sends a small one now and then. The small one waits only for
-/// those that were begun before it came. Each of the fifty has its turn, in their order.
+/// Fifty connections send one large request after another, and another connection sends a small one now and
+/// then. The small one waits only for large ones that were begun before it came. The fifty are served in
+/// turn.
 #[test]
 fn who_asks_for_little_comes_before_those_that_asked_for_much() {
     const MANY: usize = 50;
@@ -86,7 +88,7 @@ fn who_asks_for_little_comes_before_those_that_asked_for_much() {
     for seed in 0..10 {
         let weather = Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR };
         let mut world = World::new(seed, weather, LIMITS);
-        // The budget is nearly spent after two of them. Ten of them take a millisecond.
+        // Two large requests nearly spend the budget. Ten of them take a millisecond.
         (world.toy.nearly_spent_from, world.toy.byte_ns) = (2 * BYTES, 5);
         let dear: Vec<Peer> = (0..MANY).map(|_| world.connect()).collect();
         let little = world.connect();
@@ -107,7 +109,7 @@ fn who_asks_for_little_comes_before_those_that_asked_for_much() {
                 let got = peer.read(usize::MAX);
                 *answered += got.len();
                 if *answered % line.len() == 0 && !got.is_empty() {
-                    // The connection asks again at once, and is served after the others.
+                    // The connection sends its next request at once, and is served after the others.
                     peer.send(line.as_bytes());
                 }
             }
@@ -141,7 +143,7 @@ fn who_has_something_new_to_say_comes_before_those_who_go_on() {
         worker.send(&b"w\n".repeat(WORK));
         worker.send(b"eend\n");
     }
-    // All connections have a new request in each turn, the shortest there is.
+    // In each turn all connections have a new request, the shortest possible one.
     world.turn();
     assert_eq!(world.toy.worked.1 as usize, WORKERS + 1);
     let mut turns = 0;
@@ -164,7 +166,7 @@ fn who_has_something_new_to_say_comes_before_those_who_go_on() {
 fn several_slices_and_what_is_behind_them_are_filled_by_one_receive() {
     let mut world = World::new(1, Weather::FAIR, LIMITS);
     let peer = world.connect();
-    // The first receive leaves 4500 bytes: seven slices of 300, seven more, and one with the rest.
+    // The first receive leaves 4500 bytes, which are 15 slices of 300: seven, seven, and the last.
     let bytes = larder_eventloop::RECEIVE_BYTES - "u70000\n".len() + 4500;
     peer.send(format!("u{bytes}\n").as_bytes());
     peer.send(&vec![1; bytes]);
@@ -174,7 +176,8 @@ fn several_slices_and_what_is_behind_them_are_filled_by_one_receive() {
     assert_eq!(peer.read(usize::MAX), format!("{bytes}\nenext\n").as_bytes());
 }
 
-/// However fast a peer reads, others come in between: in one piece, in slices, and in slices of which one is more than a turn's.
+/// However fast a peer reads, other connections have their turns in between. Its replies are offered in one
+/// piece, in slices, and in slices of which one is more than a turn may send.
 #[test]
 fn a_peer_that_reads_as_fast_as_replies_are_sent_lets_others_come_in_between() {
     const MOST: usize = 1 << 20;
@@ -190,7 +193,7 @@ fn a_peer_that_reads_as_fast_as_replies_are_sent_lets_others_come_in_between() {
             world.turn();
             assert_eq!(other.read(usize::MAX), b"eme\n", "{left} of {slices_of}");
             let sent = peer.read(usize::MAX).len();
-            // Once when it has room, and once when it is looked at again.
+            // One turn sends once when the socket has room, and once when the connection is processed again.
             assert!((1..=2 * MOST).contains(&sent), "{sent} of {left}, {slices_of}");
             left -= sent;
         }
@@ -206,7 +209,8 @@ fn a_slow_reader_is_read_no_further_and_then_goes_on() {
     let asks = 100_000;
     peer.send(&b"x100\n".repeat(asks));
     world.run_until_idle();
-    // Deferred: the limit and one reply. Not received: everything beyond one or two receives.
+    // At most the limit and one reply wait. Most requests are not received: at most one or two receives are
+    // made.
     assert!(world.toy.unsent_most <= REPLY_BYTES_MAX + 100, "{}", world.toy.unsent_most);
     assert!(peer.untaken() > 5 * asks - 3 * 65536);
     assert_eq!(world.read_all(&peer).len(), 100 * asks);
@@ -228,7 +232,7 @@ fn requests_are_read_while_less_than_the_limit_waits_and_no_further() {
         world.run_until_idle();
         let untaken = if waiting < max { 0 } else { b"enext\n".len() };
         assert_eq!(peer.untaken(), untaken, "{waiting} bytes wait");
-        // Requests that were read are answered in their turn, and the others are read then.
+        // Requests that were received get their replies in turn; then the others are received.
         let replies = world.read_all(&peer);
         assert_eq!(replies.len(), WINDOW + waiting + b"enext\n".len());
         assert!(replies.ends_with(b"xenext\n") && world.toy.closed.is_empty());
@@ -316,7 +320,7 @@ fn a_line_without_an_end_is_closed_at_the_request_timeout_and_one_with_progress_
     assert_eq!(world.read_all(&slow), b"ehello\n");
     world.pass(120_000);
     assert_eq!(world.toy.closed.len(), 1, "who has had the answers may rest");
-    // A loop whose connections have nothing under way does not wake up to check timeouts.
+    // A loop whose connections have no request under way does not wake up to check timeouts.
     let waits = world.events.backend().waits();
     world.pass(60_000);
     assert!(world.events.backend().waits() - waits <= 2, "it sleeps");
@@ -327,7 +331,7 @@ fn a_paused_request_is_not_one_that_its_sender_does_not_go_on_with() {
     let mut world =
         World::new(5, Weather { window: 4096, ..Weather::FAIR }, Limits { stall_ms: 0, ..LIMITS });
     let peer = world.connect();
-    // More than may wait, and behind it a line that is kept until there is room.
+    // More reply bytes than may wait, and behind them a line that is kept until the replies are sent.
     peer.send(b"x20000\nelater\n");
     world.run_until_idle();
     world.pass(300_000);
@@ -373,7 +377,7 @@ fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     assert_eq!((world.toy.unsent_most, full.untaken()), (0, 10), "its stream has none: it is not even read");
     assert_eq!(full.read(5000).len(), 4096);
     assert_eq!(world.read_all(&full).len(), 300);
-    // A connection whose replies wait is not read.
+    // A connection whose replies wait is not read from.
     peer.send(b"x9000\n");
     world.run_until_idle();
     peer.send(b"eb\n");
@@ -384,8 +388,8 @@ fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     assert_eq!(world.read_all(&peer), replies);
 }
 
-/// A connection that writes all of its requests before it reads is read again when memory is no longer short, even if others are
-/// busy.
+/// A connection sends all of its requests before it reads. The loop reads from it again when memory is no
+/// longer short, even if other connections are busy.
 #[test]
 fn whose_replies_wait_is_read_again_when_memory_is_short_no_more() {
     let mut world = World::new(9, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
@@ -414,7 +418,7 @@ fn while_memory_is_short_a_stream_is_asked_for_room_only_when_it_may_be_full() {
         peer.send(b"ea\n");
         assert_eq!(world.read_all(&peer), b"ea\n");
     }
-    // Each send takes 2 KiB and 3 bytes of 64.
+    // By the loop's estimate a send of 3 bytes takes 2 KiB and 3 bytes of the stream's 64 KiB.
     assert_eq!(world.events.backend().asked(), 4);
 }
 
@@ -449,7 +453,8 @@ fn an_idle_connection_is_closed_at_the_idle_timeout() {
     assert_eq!(world.toy.closed, [Closed::Idle]);
 }
 
-/// Its client has nothing to send while it sleeps, and has had no time for that when it has just gone on.
+/// While a request sleeps, its client has nothing to send. When the connection continues, the client has had
+/// no time to send yet.
 #[test]
 fn a_connection_whose_request_is_under_way_is_not_idle() {
     let mut world = World::new(4, Weather::FAIR, Limits { idle_ms: 3000, ..LIMITS });
@@ -472,7 +477,7 @@ fn an_idle_loop_wakes_for_nothing() {
     let _peers: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
     world.run_until_idle();
     wakes_for_nothing(&mut world);
-    // The same for a connection that had waited for room, and has had its replies.
+    // The same for a connection whose replies had waited for the peer to read, and are sent now.
     let slow = Weather { window: 100, ..Weather::FAIR };
     let mut world = World::new(5, slow, LIMITS);
     let peer = world.connect();

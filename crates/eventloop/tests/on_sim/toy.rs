@@ -1,7 +1,8 @@
-//! A handler that serves a toy protocol over the simulated network. A line `e<text>\n` is echoed, `x<n>\n` is answered by n
-//! bytes, `w\n` is work, after which others have their turn and of which three spend the budget, `u<n>\n` takes n bytes directly
-//! and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n milliseconds at most, `t<n>\n` sleeps for
-//! n milliseconds, `q\n` closes.
+//! A handler that serves a toy protocol over the simulated network. The line `e<text>\n` is echoed. `x<n>\n`
+//! gets a reply of n bytes. `w\n` is work, which ends the connection's turn; three of them spend the budget.
+//! `u<n>\n` receives n bytes directly, and gets their sum as reply. `a\n` waits until the connection is
+//! woken, `a<n>\n` for n milliseconds at most. `t<n>\n` sleeps for n milliseconds. `q\n` closes the
+//! connection.
 
 use std::io::IoSlice;
 
@@ -10,10 +11,10 @@ use larder_eventloop::{
     Between, Closed, Destination, EventLoop, Handler, Id, Limits, Outgoing, Stream, Taken, Wait,
 };
 
-/// Replies of a connection above which it is read no further.
+/// A connection with more unsent reply bytes than this is not read from.
 pub const REPLY_BYTES_MAX: u64 = 10_000;
 
-/// Limits of most tests.
+/// The limits in most tests.
 pub const LIMITS: Limits = Limits {
     reply_bytes_max: REPLY_BYTES_MAX,
     idle_ms: 0,
@@ -27,20 +28,21 @@ pub struct Toy {
     pub closed: Vec<Closed>,
     pub sends: u64,
     pub fills: u64,
-    /// A complete upload ends the connection's turn.
+    /// Whether a complete upload ends the connection's turn.
     pub yields: bool,
-    /// Each piece of an upload spends the budget.
+    /// Whether each piece of an upload spends the budget.
     pub spends_budget: bool,
     pub unsent_most: u64,
-    /// Work since the last wake-up, and in all.
+    /// Work since the last wake-up, and in total.
     pub worked: (u32, u32),
     /// Replies are offered in pieces of this many bytes; 0: in one piece.
     pub slices_of: usize,
-    /// Memory of all streams, as the loop has told.
+    /// Memory of all streams, as reported by the loop.
     pub streams_bytes: usize,
-    /// Closes connections that are processed and have sent nothing.
+    /// Whether to close connections that are processed before they have sent anything.
     pub turns_away: bool,
-    /// Bytes processed since the last wake-up, and after how many of them the budget is nearly spent; 0: never.
+    /// Bytes processed since the last wake-up. The budget is nearly spent from `nearly_spent_from` of them
+    /// on; 0: never.
     pub looked_at: usize,
     pub nearly_spent_from: usize,
     /// Nanoseconds of work for each byte.
@@ -52,7 +54,7 @@ pub struct Conn {
     out: Vec<u8>,
     upload: Vec<u8>,
     upload_at: usize,
-    /// Replies wait for room.
+    /// Whether replies wait for the peer to read.
     waits: bool,
 }
 
@@ -133,7 +135,7 @@ impl Handler for Toy {
         if rest.is_empty() {
             return None;
         }
-        // Pieces of 300 bytes, as a store would provide.
+        // Pieces of 300 bytes, as a store would provide them.
         let missing = rest.len() as u64;
         Some(Destination::new(rest.chunks_mut(300), missing))
     }
@@ -184,7 +186,7 @@ impl Handler for Toy {
     }
 
     fn stream_opened(&mut self, _: u64) {
-        // As much work as the whole budget.
+        // This is as much work as the whole budget.
         self.worked.0 += 3;
     }
 
@@ -214,7 +216,7 @@ impl World {
 }
 
 impl<S: Stream + AsRef<SimStream>> World<S> {
-    /// A world whose streams lie over the network's.
+    /// A world whose streams are made over those of the network.
     pub fn over(seed: u64, weather: Weather, limits: Limits) -> World<S> {
         World { events: EventLoop::new(Sim::over(seed, weather), limits), toy: Toy::default() }
     }
@@ -225,11 +227,11 @@ impl<S: Stream + AsRef<SimStream>> World<S> {
         peer
     }
 
-    /// Turns while something is due.
+    /// Takes turns until nothing is due.
     pub fn run_until_idle(&mut self) {
         for _ in 0..1_000_000 {
             if !self.events.backend().busy() {
-                // One more, for connections that are queued without an event.
+                // One turn more, for connections that are queued without an event.
                 self.turn();
                 if !self.events.backend().busy() {
                     return;

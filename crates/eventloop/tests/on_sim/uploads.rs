@@ -1,5 +1,5 @@
-//! Uploads that end with their last byte: each is finished and answered when that byte has come. No byte follows it, so no
-//! readiness would bring the loop back to a connection that it left before.
+//! Uploads that end with their last byte: the handler finishes each one, and replies, when that byte has
+//! come. No byte follows it, so no event would bring the loop back to a connection that it left too early.
 
 use crate::toy::{LIMITS, World};
 use larder_eventloop::RECEIVE_BYTES;
@@ -7,17 +7,17 @@ use larder_eventloop::sim::{Peer, Weather};
 
 /// Bytes that are received directly before other connections have their turn.
 const TURN_BYTES: usize = 1 << 20;
-/// More than one direct receive of the toy brings.
+/// More bytes than one direct receive of the toy protocol gets.
 const PLACE_BYTES_MAX: usize = 2_700;
 const STALL_MS: u64 = 5_000;
 
-/// Sizes of which some end where the turn does, and some with the first receive behind the buffer's.
+/// Upload sizes around two limits: the end of the first receive into the buffer, and the end of a turn.
 fn sizes() -> impl Iterator<Item = usize> {
     let around = |middle: usize| (middle - 600..middle + PLACE_BYTES_MAX).step_by(301);
     around(RECEIVE_BYTES).chain(around(RECEIVE_BYTES + TURN_BYTES))
 }
 
-/// A connection with an upload of this many bytes, of which `sent` have come.
+/// A connection with an upload of `bytes` bytes, of which `sent` have come.
 fn uploader(world: &mut World, bytes: usize, sent: usize) -> Peer {
     let peer = world.connect();
     peer.send(format!("u{bytes}\n").as_bytes());
@@ -25,7 +25,8 @@ fn uploader(world: &mut World, bytes: usize, sent: usize) -> Peer {
     peer
 }
 
-/// Worlds in which others have waited long enough after each piece, and worlds in which they have not.
+/// Two worlds: in the second, each piece of an upload spends the budget, so that other connections have their
+/// turn.
 fn worlds() -> impl Iterator<Item = World> {
     [false, true].into_iter().map(|spends_budget| {
         let mut world = World::new(15, Weather::FAIR, LIMITS);

@@ -1,4 +1,5 @@
-//! The generator against servers whose every reply is known: its counts are exact, and every error in a reply is found.
+//! The generator against servers whose replies are all known: its counts are exact, and it finds every wrong
+//! reply.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -32,7 +33,7 @@ fn workload(protocol: Protocol, verb: Verb, value_bytes: usize) -> Workload {
     }
 }
 
-/// A null server for one key, serving until the test process ends.
+/// The address of a null server for the workload, which serves until the test process ends.
 fn null(workload: &Workload) -> Address {
     let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
     let null = Null::bind(&any, Canned::of(workload)).unwrap();
@@ -41,7 +42,7 @@ fn null(workload: &Workload) -> Address {
     address
 }
 
-/// A server that takes one connection, reads the whole script and sends `reply`.
+/// A server that accepts one connection, reads all requests and sends `reply`.
 fn replying(workload: &Workload, reply: Vec<u8>, close: bool) -> Address {
     let request_bytes: usize = workload.scripts(0).iter().map(|script| script.bytes.len()).sum();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,7 +50,7 @@ fn replying(workload: &Workload, reply: Vec<u8>, close: bool) -> Address {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut vec![0; request_bytes]).unwrap();
-        // A client that has read enough may be gone.
+        // A client that has read enough may have disconnected.
         if stream.write_all(&reply).is_ok() && !close {
             let _ = stream.read(&mut [0]);
         }
@@ -61,7 +62,7 @@ fn run_once(address: &Address, workload: &Workload, check: Check) -> Result<Tall
     Load::connect(address, workload, workload.scripts(0), &[None])?.run(check, Stop::Once)
 }
 
-/// The two hits of the sequential workload, with the values of `ids`.
+/// The two hits that the sequential workload expects, with the values of `ids`.
 fn hits(workload: &Workload, ids: [u32; 2]) -> Vec<u8> {
     let mut reply = Vec::new();
     for (key, id) in ids.into_iter().enumerate() {
@@ -125,7 +126,7 @@ fn a_null_server_of_a_mix_is_right_for_every_request() {
                 requests.filter(|request| verbs.contains(&request.verb)).count() as u64
             };
             let cas = count(&[Verb::Cas]);
-            // In RESP a write with a condition reads the value, too.
+            // In RESP a write with a condition also reads the value.
             let read = if protocol == Protocol::Resp { cas } else { 0 };
             let expected = [
                 scripts.iter().map(|script| script.requests.len()).sum::<usize>() as u64,
@@ -168,7 +169,7 @@ fn a_null_server_is_reached_by_a_unix_socket_whose_file_goes_with_it() {
         let mut load = Load::connect(nulls[0].address(), &workload, scripts, &[None]).unwrap();
         drop(nulls);
         assert!(!paths.iter().any(|path| path.exists()));
-        // Connections stay.
+        // The connections stay open for another run.
         let tally = load.run(Check::Parse, Stop::Once).unwrap();
         assert_eq!((tally.hits + tally.stored, tally.wrong), (tally.requests, 0));
     }
@@ -308,7 +309,8 @@ fn keys_left_out_of_a_multi_get_are_misses_at_their_place() {
     assert_eq!((tally.hits, tally.misses, tally.wrong), (2, 2, 2), "{:?}", tally.first_wrong);
 }
 
-/// The replies of a server to the first connection's script, if every read found `version` of its id.
+/// A server's replies to the first connection, if each read found the version that `version` returns for its
+/// index.
 fn replies(workload: &Workload, version: impl Fn(usize) -> u64) -> Vec<u8> {
     let script = &workload.scripts(0)[0];
     let mut out = Vec::new();
@@ -352,7 +354,7 @@ fn a_value_older_than_the_last_acknowledged_write_is_stale() {
     }
 }
 
-/// Four connections, each with one request for a key at a time.
+/// Four connections, each with one request at a time.
 fn four_connections() -> Load {
     let workload = Workload {
         choice: Choice::One,
@@ -370,7 +372,8 @@ fn an_open_loop_asks_at_its_rate_and_counts_from_when_a_window_was_due() {
     for poisson in [false, true] {
         let arrivals = Arrivals { per_s: 2000.0, poisson, seed: 1 };
         let tally = load.run_open(Check::Parse, arrivals, PATIENCE).unwrap();
-        // The last request is due after half a second, ± a few standard deviations of the sum of all gaps.
+        // The last request is due after half a second; the sum of all gaps varies by a few standard
+        // deviations.
         assert!(tally.requests == 1000 && tally.elapsed >= Duration::from_millis(400), "{tally:?}");
         assert_eq!((tally.wrong, tally.latency.len()), (0, tally.requests));
         assert_eq!((tally.service.len(), tally.lag.len()), (tally.requests, tally.requests));
@@ -385,7 +388,7 @@ fn an_open_loop_asks_as_often_as_is_due_in_its_time() {
     for poisson in [false, true] {
         let arrivals = Arrivals { per_s: 2000.0, poisson, seed: 1 };
         let tally = load.run_open(Check::Parse, arrivals, Duration::from_millis(500)).unwrap();
-        // A thousand requests are due, ± a few of their standard deviations.
+        // A thousand requests are due, give or take a few standard deviations.
         let off = tally.requests.abs_diff(1000);
         assert!(off <= if poisson { 200 } else { 2 }, "{} requests", tally.requests);
     }
@@ -398,7 +401,7 @@ fn an_open_loop_counts_from_when_a_window_was_due_also_while_it_cannot_be_sent()
     let request_bytes = workload.sample().0.len();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
-    // A server that stops reading when the first request has begun to come: few have room in the system's buffers.
+    // This server stops reading once the first request arrives; few requests fit the system's buffers.
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.peek(&mut [0]).unwrap();
@@ -408,10 +411,11 @@ fn an_open_loop_counts_from_when_a_window_was_due_also_while_it_cannot_be_sent()
     });
     let mut load = Load::connect(&address, &workload, workload.scripts(0), &[None]).unwrap();
     let arrivals = Arrivals { per_s: 100.0, poisson: false, seed: 1 };
-    // Requests of 400 ms, however late they are.
+    // Requests that are due within 400 ms, however late they are sent.
     load.limit(40);
     let tally = load.run_open(Check::Parse, arrivals, PATIENCE).unwrap();
-    // Requests are due every 10 ms, and none is answered in 300: those of the first 200 waited for more than 100.
+    // One request is due every 10 ms, and none is answered during the first 300 ms: those of the first 200 ms
+    // wait for more than 100 ms.
     let waited = tally.latency.ns.len() - tally.latency.ns.count_between(0, 100_000_000);
     assert!(tally.requests == 40 && waited >= 18, "{waited} of {}", tally.requests);
     assert!(tally.lag.ns.max() >= 100_000_000, "lag {} ns", tally.lag.ns.max());
@@ -481,8 +485,8 @@ fn nobody_listening_is_an_error_that_names_the_address() {
     assert!(error.to_string().contains(&port.address().to_string()), "{error}");
 }
 
-/// The replies of a server whose tokens count up to the script of swaps on one key, two windows of one request: a read with its
-/// token, a write with it.
+/// Runs a script of swaps on one key against a server that counts tokens up. Its two windows have one request
+/// each: a read with its token, and a write with it.
 fn swap(protocol: Protocol, read: (u64, u64), written: &str) -> Result<Tally, Error> {
     let workload = Workload {
         mix: Verb::Cas.into(),
@@ -535,7 +539,7 @@ fn a_swap_names_the_token_that_was_read_and_must_happen() {
     }
 }
 
-/// Writes with and without a token on one key, many in a window, against a server that compares tokens
+/// Runs writes with and without a token on one key, many in a window, against a server that compares tokens
 /// or does not.
 fn swaps_after_sets(compares: bool) -> Tally {
     let workload = Workload {
@@ -549,7 +553,7 @@ fn swaps_after_sets(compares: bool) -> Tally {
     let (mut replies, mut version, mut token) = (vec![Vec::new(); windows], 1, 1_u64);
     let mut known = 0;
     for (at, reply) in replies.iter_mut().enumerate() {
-        // A window names the tokens that the windows before it have brought.
+        // The writes of a window carry the tokens from the windows before it.
         let named = known;
         for index in script.windows[at].requests.clone() {
             let verb = script.requests[index].verb;
@@ -586,7 +590,7 @@ fn swaps_after_sets(compares: bool) -> Tally {
 fn a_swap_of_a_key_that_was_changed_since_must_be_refused() {
     let right = swaps_after_sets(true);
     assert_eq!((right.wrong, &right.first_wrong), (0, &None));
-    // Of those that name one token only the first can succeed.
+    // Of the writes with the same token only the first can succeed.
     assert!(right.conflicts > 10 && right.swapped <= 1, "{right:?}");
     let loses = swaps_after_sets(false);
     assert!(loses.wrong + 1 >= loses.swapped && loses.wrong > 10, "{loses:?}");

@@ -1,4 +1,5 @@
-//! Tests of the lab through its interface, as one program: to link each by itself takes longer than most of them.
+//! The lab's tests through its public interface, as one program: linking one program for each would take
+//! longer than most tests.
 
 mod generator;
 mod peers;

@@ -97,8 +97,9 @@ fn a_dropped_server_is_gone() {
     assert!(Usage::of(pid).is_err());
 }
 
-/// Everything at once: reads, writes, deletes, additions and swaps of keys by Zipf's law, values of many
-/// sizes with a time to live, pipelined over several connections on two threads.
+/// A workload with all kinds of requests: reads, writes, deletes, additions and swaps of keys by Zipf's law.
+/// The values have many sizes and a time to live; the requests are pipelined over several connections on two
+/// threads.
 fn mixed(protocol: Protocol) -> Workload {
     Workload {
         mix: Mix::of(&[(Verb::Get, 6), (Verb::Set, 2), (Verb::Delete, 1), (Verb::Incr, 1), (Verb::Cas, 2)]),

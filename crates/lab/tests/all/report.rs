@@ -1,4 +1,4 @@
-//! The report in a browser: every picture is drawn, there are no messages in the console, and nothing is requested.
+//! The report in a browser: it draws every picture, writes no message to the console, and makes no request.
 //!
 //! Needs Debian's package chromium: `cargo test -p larder-lab --test all report:: -- --ignored`. `LARDER_REPORT_SHOTS=<folder>`
 //! keeps pictures of the page in light and dark.
@@ -14,7 +14,7 @@ use larder_lab::results::{
 };
 use larder_lab::tally::Latencies;
 
-/// Collects errors, before anything else of the page runs.
+/// Collects errors from the start of the page on.
 const WATCH: &str = "<script>
 window.wrong = [];
 addEventListener('error', event => wrong.push('error: ' + event.message));
@@ -23,8 +23,8 @@ addEventListener('securitypolicyviolation', event => wrong.push('asked for ' + e
 for (const name of ['error', 'warn']) console[name] = (...words) => wrong.push(name + ': ' + words.join(' '));
 </script>";
 
-/// Points at every picture, measures the shapes, and leaves the findings where they can be read; after the page has loaded, since
-/// refused requests are reported late.
+/// Points at every picture, measures its shapes, and writes the findings into the page. It runs some time
+/// after the page has loaded, since refused requests are reported late.
 const MEASURE: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
 const found = [...document.querySelectorAll('figure')].map(figure => {
@@ -157,11 +157,11 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The findings of [`MEASURE`], line by line, and the browser's messages in its console.
+/// The lines of [`MEASURE`]'s findings, and the messages in the browser's console.
 fn measured(page: &str, name: &str) -> (Vec<String>, Vec<String>) {
     let folder = folder(name);
     let path = folder.join("page.html");
-    // A meta element's policy holds for what follows it: our script stands before it.
+    // A policy in a meta element applies only to what follows it: the test's script comes before it.
     let page = page.replacen("<head>", &format!("<head>{WATCH}"), 1);
     fs::write(&path, page.replacen("</body>", &format!("{MEASURE}</body>"), 1)).unwrap();
     let (dom, log) = chromium(&["--dump-dom", "--virtual-time-budget=5000"], &path);
@@ -183,7 +183,8 @@ fn every_picture_draws_and_nothing_is_complained_of() {
         run.plots.len() + 1,
         "a line for each picture and one for the latencies: {found:?}"
     );
-    // Shapes, shapes with a size, ticks, names in the legend, colours, fits, lines of the tip.
+    // Per picture: shapes, shapes with a size, ticks, names in the legend, colours, whether it fits, lines of
+    // the tip.
     let expected = [
         ("lines", 4, 4, 5),
         ("clients", 3 + 21, 3, 4),

@@ -1,5 +1,5 @@
-//! Documents that are generated from the server's tables: what is committed is what the tables say. `cargo xtask tidy
-//! --write` renews them.
+//! Documents that are generated from the server's tables: the committed ones must match the tables. `cargo
+//! xtask tidy --write` writes them again.
 
 use larder_commands::memcached::class_stats::{ClassSource, ITEM_KEYS, SLAB_KEYS};
 use larder_commands::memcached::stats::{KEYS, Source};
@@ -99,7 +99,8 @@ fn redis() -> String {
     page
 }
 
-/// What fuzzers of RESP put into their inputs: what frames requests, odd numbers, names of commands and words of their usage.
+/// Words for fuzzers of RESP: frames of requests, unusual numbers, command names and words of the commands'
+/// usage.
 fn words_of_resp() -> String {
     const FRAMES: [&str; 15] = [
         r"*1\x0d\x0a$",
@@ -135,7 +136,7 @@ fn words_of_resp() -> String {
     text
 }
 
-/// A row of `spec/redis-differs.list`: servers, command, the reply there, Larder's, and why.
+/// A row of `spec/redis-differs.list`: the servers, the command, their reply, Larder's reply, and the reason.
 struct Differs<'a> {
     servers: Vec<&'a str>,
     command: String,
@@ -154,7 +155,7 @@ impl<'a> Differs<'a> {
         (!row.command.is_empty() && !row.reason.is_empty() && row.reason != "the same").then_some(row)
     }
 
-    /// The row in a table.
+    /// The row as a line of a Markdown table.
     fn cells(&self) -> String {
         let who = match self.servers[..] {
             [] => "all".to_owned(),
@@ -170,7 +171,7 @@ impl<'a> Differs<'a> {
     }
 }
 
-/// The replies that are known to differ, from the list that the comparison goes by.
+/// The documented differences in replies, from the list that the comparison uses.
 fn differences() -> String {
     let text = read(&root().join("spec/redis-differs.list"));
     let mut page = "\n## Replies that differ\n\nRandom commands are sent to Redis 7.0 and 8.0, to Valkey 9.1 and to Larder, \

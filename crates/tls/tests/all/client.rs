@@ -15,7 +15,7 @@ struct Ends {
     server: Option<Transport<Socket>>,
 }
 
-/// Files of a server whose own certificate the client trusts, and the server's options.
+/// Files with a certificate for `name`, which the client trusts, and a server's options that use them.
 fn files(name: &str) -> (TestFiles, Options) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let files = TestFiles::new();
@@ -70,7 +70,7 @@ fn bytes_come_back_in_pieces_of_any_length() {
     for at_once in [1_000, 16_384, 70_000, 700_000] {
         let mut ends = ends(&options, "larder.test", by_file(&options));
         let (mut held, mut came, mut out) = (Vec::new(), Vec::new(), &sent[..]);
-        // The first send begins the handshake and waits for its end.
+        // The first send begins the handshake; its bytes are sent after that.
         let mut buffer = vec![0; at_once];
         while came.len() < sent.len() {
             match ends.client.send(&out[..out.len().min(at_once)]) {
@@ -114,7 +114,7 @@ fn only_a_server_that_is_trusted_is_believed() {
             }
         }
     }
-    // Addresses are names too.
+    // The name may also be an address.
     let (_files, options) = files("::1");
     ends(&options, "[::1]", by_file(&options)).agree().expect("its address is in the certificate");
 }
@@ -159,7 +159,7 @@ fn what_came_before_an_error_is_given_before_it_is_told() {
         far.send(&near.read(usize::MAX));
     }
     assert_eq!(server.send(b"reply").expect("there is room"), 5);
-    // Behind it, in the same receive, comes a record that was never sealed.
+    // After it, in the same receive, comes a record that was not sealed with the connection's keys.
     far.send(&[&near.read(usize::MAX)[..], b"\x17\x03\x03\x00\x14nobody sealed this.."].concat());
     assert_eq!(client.recv(&mut buffer).expect("what came"), 5);
     assert_eq!(&buffer[..5], b"reply");
@@ -178,7 +178,7 @@ fn what_receiving_has_to_send_is_told_where_there_is_no_room_for_it() {
     let mut client = connector.connect(ours).expect("random numbers");
     let mut buffer = [0; 100];
 
-    // The send begins the handshake, and waits for its end.
+    // The send begins the handshake, and its bytes wait for the handshake's end.
     assert_eq!(client.send(b"early").expect("it is kept"), 5);
     near.send(&far.read(usize::MAX));
     assert_eq!(server.recv(&mut buffer).expect_err("a handshake").kind(), ErrorKind::WouldBlock);

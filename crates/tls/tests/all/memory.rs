@@ -1,5 +1,5 @@
-//! Memory of connections, counted: no more than they report, and none for a record beside what rustls allocates and frees at
-//! once.
+//! Memory of connections, counted: a connection has no more than it reports. Records need none beyond what
+//! rustls allocates and frees at once.
 
 use std::io::{IoSlice, Write};
 
@@ -18,7 +18,7 @@ fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
             resumption: true,
             ..Options::default()
         });
-        // Buffers of the thread, and memory that is allocated once.
+        // Fills the buffers of the thread, and all memory that is allocated only once.
         let (mut stream, peer) = pair.accept();
         shake_hands(&mut pair.client(), &mut stream, &peer);
         let (mut stream, mut peer) = (None, None);
@@ -37,13 +37,14 @@ fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
             take(&mut client, &peer);
         }
         assert!(most <= HANDSHAKE_BYTES as u64, "{version:?}: {most} bytes in the handshake");
-        // The simulated network's own bytes are among them.
+        // The bytes of the simulated network are included.
         assert!(all <= SESSION_BYTES as i64, "{version:?}: {all} bytes once it is open");
         assert_eq!(between(&stream), Between { memory: SESSION_BYTES, ..Between::default() });
     }
 }
 
-/// Buffers of the simulated network for the bytes that went through it. They double, so one run has 600 bytes more than another.
+/// Bytes of the simulated network's buffers. They double as they grow, so one run may have 600 bytes more
+/// than another.
 const NETWORK_BYTES: usize = 2 << 10;
 
 #[test]
@@ -64,7 +65,7 @@ fn what_rustls_keeps_of_a_clients_certificates_and_of_a_long_handshake_is_charge
         });
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         pair.show(vec![made.cert.der().clone()], key.into());
-        // Buffers of the thread, and memory that is allocated once.
+        // Fills the buffers of the thread, and all memory that is allocated only once.
         let (mut stream, peer) = pair.accept();
         shake_hands(&mut pair.client(), &mut stream, &peer);
         let (mut stream, mut peer) = (None, None);

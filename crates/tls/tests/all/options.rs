@@ -1,4 +1,4 @@
-//! Options that load, and the errors of those that do not.
+//! Options that load, and the errors of options that do not.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn load(options: &Options) -> Result<Acceptor, LoadError> {
     Acceptor::load(options, &Arc::default(), &mut larder_tls::Files::default())
 }
 
-/// Options with a certificate and its key, in these files.
+/// Options with a new certificate and its key, whose files it writes.
 fn good(files: &TestFiles) -> Options {
     let made = rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate");
     let chain = files.put("crt", made.cert.pem());
@@ -73,7 +73,7 @@ fn what_is_no_file_is_refused_at_once_and_nothing_is_believed_of_lengths() {
     assert!(made.success());
     let socket = files.folder().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a new socket");
-    // Files of the system that report a length of 0 and have bytes.
+    // Special files, some of which report a length of 0 and still deliver bytes.
     for path in
         [pipe, socket, "/dev/zero".into(), "/dev/tty".into(), files.folder(), "/proc/self/maps".into()]
     {
@@ -85,7 +85,7 @@ fn what_is_no_file_is_refused_at_once_and_nothing_is_believed_of_lengths() {
             load(&wrong).expect_err("it is no certificate, and no key");
         }
     }
-    // A folder that contains such files is read without them.
+    // A folder of authorities is read without such files.
     let folder = files.folder();
     load(&Options { authorities_folder: Some(folder), ..options })
         .expect("there is a certificate among them");
@@ -104,7 +104,8 @@ fn all_files_of_a_load_have_room_for_so_many_bytes_together() {
         let authorities = Some(files.put("ca", &padded));
         let told = load(&Options { authorities, ..options.clone() });
         assert_eq!(told.is_ok(), fits, "{more}: {told:?}");
-        // The same by a folder: files without a certificate are ignored, and the limit on bytes holds.
+        // The same in a folder: files without a certificate are ignored, but their bytes count towards the
+        // limit.
         let (half, rest) = padded.split_at(more / 2);
         folder.put("0", half);
         folder.put("1", rest);
@@ -141,7 +142,7 @@ fn a_key_may_be_der_and_an_encrypted_one_is_refused_by_name() {
     assert!(told.contains("encrypted"), "{told}");
 }
 
-/// As with OpenSSL. gomemcache's own test of TLS has such a key.
+/// OpenSSL does the same. The TLS test of gomemcache has such a key.
 #[test]
 fn a_key_whose_label_says_another_form_is_read() {
     let files = TestFiles::new();

@@ -12,7 +12,7 @@ use rustls::client::WantsClientCert;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, ConfigBuilder, RootCertStore};
 
-/// Files of one test, removed at its end.
+/// A test's files, which are removed when it ends.
 pub struct TestFiles {
     folder: PathBuf,
 }
@@ -51,7 +51,7 @@ pub struct Pair {
     network: Network,
 }
 
-/// A server by these options, with a certificate and key made here, and a client that trusts it.
+/// A server with these options and a new certificate and key, and a client that trusts it.
 pub fn pair(options: Options) -> Pair {
     pair_in(options, Weather::FAIR)
 }
@@ -81,7 +81,7 @@ fn trusting(certificate: &CertificateDer<'static>) -> ConfigBuilder<ClientConfig
 }
 
 impl Pair {
-    /// Has the client show a certificate.
+    /// Has the client send this certificate to the server.
     pub fn show(&mut self, chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) {
         let trust = trusting(&self.certificate).with_client_auth_cert(chain, key);
         self.trust = Arc::new(trust.expect("they belong together"));

@@ -11,7 +11,7 @@ use rustls::ClientConnection;
 
 use crate::pair::{Pair, between, pair, pair_in, records, send, shake_hands, take, would_block};
 
-/// How a stream's bytes ended.
+/// How receiving from a stream ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     /// The stream waits for the peer.
@@ -150,7 +150,8 @@ fn records_that_are_left_out_repeated_or_in_another_order_end_the_connection() {
 
 #[test]
 fn a_handshake_message_may_be_kept_up_to_the_limit() {
-    // Records of one ClientHello that never ends. The last record is cut so that the length is exact.
+    // All records belong to one ClientHello that never ends. The last record is cut to reach the exact
+    // length.
     for (kept, is_right) in
         [(HELLO_BYTES_MAX - 1, true), (HELLO_BYTES_MAX, true), (HELLO_BYTES_MAX + 1, false)]
     {
@@ -165,7 +166,7 @@ fn a_handshake_message_may_be_kept_up_to_the_limit() {
         bytes.truncate(kept.max(5));
         peer.send(&bytes);
         let mut end = End::Waits;
-        // A receive takes one record's bytes, and the stream reports that there is more.
+        // One receive takes the bytes of one record; the stream reports that there are more.
         while peer.untaken() > 0 && end == End::Waits {
             end = receive_all(&mut stream, &mut [0; 100]).1;
         }
@@ -231,7 +232,7 @@ fn records_without_plaintext_are_counted_and_few_are_opened_at_a_time() {
     for _ in 0..ROUNDS * UPDATES {
         bytes += stream.recv(&mut [0; 100]).unwrap_or(0);
         let opened = stream.take_records() as usize;
-        // Sixteen in a row, and those of the sends in between.
+        // At most sixteen records in one receive, and as many in the sends in between.
         assert!(opened <= 2 * (16 + 1), "{opened} at once");
         records += opened;
         let Between { received, .. } = between(&stream);
@@ -246,7 +247,7 @@ fn records_without_plaintext_are_counted_and_few_are_opened_at_a_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Any bytes in place of a handshake or of records: an end, an error or a wait, in bounded memory.
+    /// Any bytes in place of a handshake or of records lead to an end, an error or a wait, in bounded memory.
     #[test]
     fn any_bytes_are_refused_or_waited_for(
         after in any::<bool>(),

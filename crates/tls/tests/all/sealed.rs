@@ -70,7 +70,7 @@ pub fn open(pair: &Pair) -> (Transport<SimStream>, Peer, Sealer) {
     (stream, peer, Sealer { cipher, next })
 }
 
-/// The bytes that a stream delivers until it waits, ends or fails; true if it failed.
+/// The bytes that a stream delivers until it waits, ends or fails, and whether it failed.
 fn receive(stream: &mut Transport<SimStream>) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     loop {
@@ -94,7 +94,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
             &[empty],
             &[empty, empty, request],
             &[request, empty, request],
-            // Half a handshake message: the next bytes are taken for its rest.
+            // The first part of a handshake message: rustls takes the next bytes for the rest of it.
             &[(HANDSHAKE, b"\x18\0\0"), request],
             &[(HANDSHAKE, b"\x18\0\0\x01"), (HANDSHAKE, b""), (HANDSHAKE, b"\0")],
         ] {
@@ -107,7 +107,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
                 let bytes = bytes_of(&mut sealer);
                 peer.send(&bytes[..cut]);
                 let (mut came, mut failed) = receive(&mut stream);
-                // A reply that is sent meanwhile makes rustls look at the bytes that it keeps.
+                // A reply that is sent meanwhile makes rustls process the bytes that it has buffered.
                 let _ = stream.send(b"END\r\n");
                 if !failed {
                     peer.send(&bytes[cut..]);
@@ -129,7 +129,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Any sealed records, cut anywhere: plaintext, an end, or an error, in bounded memory.
+    /// Any sealed records, cut anywhere, lead to plaintext, an end or an error, in bounded memory.
     #[test]
     fn records_of_any_type_and_plaintext_are_refused_or_received(
         newer in any::<bool>(),
@@ -139,7 +139,7 @@ proptest! {
                 prop_oneof![
                     3 => Just(vec![]),
                     3 => prop::collection::vec(any::<u8>(), 0..6),
-                    // Handshake messages, by their type.
+                    // Handshake messages of any type.
                     3 => (any::<u8>(), 0..40u8).prop_map(|(kind, len)| vec![kind, 0, 0, len]),
                     2 => Just(vec![24, 0, 0, 1, 0]),
                     1 => prop::collection::vec(any::<u8>(), 0..16_384),
