@@ -1,5 +1,6 @@
-//! The async client against the server itself, and against a server that answers in pieces: no call gets another's value,
-//! whichever call is dropped, reports add up, and nothing is left behind.
+//! The async client against a real server, and against a server that replies in pieces. No call gets
+//! another's value, whichever call is dropped. Reports count all writes. At the end no task or connection is
+//! left.
 
 use larder_client::{Builder, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
 use larder_testkit::PATIENCE;
@@ -38,7 +39,7 @@ fn two_threads() -> Runtime {
     runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// The output of a future that is ready at its first poll; else none, and it is dropped.
+/// The output of a future that is ready at its first poll; otherwise `None`, and the future is dropped.
 async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -48,7 +49,7 @@ async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// Numbers that look random, from a seed.
+/// Random numbers from a seed, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -100,7 +101,7 @@ fn tasks_share_a_connection_and_nobody_gets_anothers_value() {
     const TASKS: u64 = 64;
     const ROUNDS: u64 = 100;
     let server = server();
-    // Beside another thread, requests may be sent one by one as they are made.
+    // If other threads run tasks too, each request may be sent in a write of its own.
     for (runtime, together) in [(one_thread(), 3), (two_threads(), 1)] {
         let client = client(&server);
         runtime.block_on(async {
@@ -112,7 +113,7 @@ fn tasks_share_a_connection_and_nobody_gets_anothers_value() {
                         let key = format!("key-{owner}");
                         let mut read = Vec::new();
                         for round in 0..ROUNDS {
-                            // Now and then a value that is longer than one receive.
+                            // Now and then the value is longer than one receive.
                             let bytes =
                                 if round % 67 == 66 { 200_000 } else { 10 + (round as usize * 37) % 3000 };
                             let value = format!("{owner}:{round}:").repeat(bytes / 4);
@@ -134,7 +135,7 @@ fn tasks_share_a_connection_and_nobody_gets_anothers_value() {
             assert_eq!(String::from_utf8(count).expect("digits"), (TASKS * ROUNDS).to_string());
         });
         let counters = client.counters();
-        // One connection for most values, one for large ones.
+        // One connection for most values, and one for large ones.
         assert_eq!((counters.dials, counters.overdue), (2, 0));
         assert!(counters.writes * together < counters.requests, "{counters:?}");
     }
@@ -157,7 +158,7 @@ fn a_batch_has_a_result_for_each_also_where_it_is_longer_than_a_lane() {
             assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
             assert_eq!(done.take(bad), Err(Error::BadKey));
             drop(done);
-            // A dropped run leaves nothing in the batch.
+            // A run that is dropped leaves no request in the batch.
             let _ = batch.get(b"b1");
             assert!(at_once(batch.run()).await.is_none());
             assert!(batch.is_empty());
@@ -184,7 +185,7 @@ fn many_large_values_each_way_do_not_wait_for_each_other() {
         let done = batch.run().await;
         assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
         drop(done);
-        // 12 MB of requests behind 6 MB of replies, on one connection: more than both sockets hold.
+        // 12 MB of requests and 6 MB of replies on one connection: more than the buffers of both sockets.
         let gets: Vec<_> = (0..100).map(|n| batch.get(format!("l{n}").as_bytes())).collect();
         let sets: Vec<_> =
             (0..200).map(|n| batch.set(format!("m{}", n % 50).as_bytes(), &value, Ttl::Forever)).collect();
@@ -274,7 +275,7 @@ fn a_stream_without_a_barrier_sends_what_it_has_and_counts_what_is_not_stored() 
         }
         assert_eq!(client.counters().unreported, 0);
     });
-    // Without a runtime the writes are sent all the same, and their results count as unreported.
+    // Without a runtime the writes are sent all the same; their results count as unreported.
     let stream = runtime.block_on(async {
         let mut stream = client.quiet();
         for n in 0..10 {
@@ -381,10 +382,10 @@ fn values_are_written_and_read_as_they_come() {
         let bad = client.set(b"not a key", b"").send_from(&mut b"v".as_slice(), 1).await;
         assert_eq!(bad, Err(Error::BadKey));
 
-        // A client that drains waits for a value that is still being read, one that closes does not.
+        // `drain` waits for a value that is still being read; `close` does not.
         for drains in [true, false] {
             let client = builder(&address).build_tokio().expect("a client");
-            // The pipe holds less than is fed: bytes that it took were read.
+            // The pipe has 4 bytes: when it takes ten, the client has read some of them.
             let (mut feed, mut from) = tokio::io::duplex(4);
             let writes = client.clone();
             let set = tokio::spawn(async move { writes.set(b"fed", b"").send_from(&mut from, 20).await });
@@ -400,7 +401,7 @@ fn values_are_written_and_read_as_they_come() {
                 assert!(set.await.expect("it does not panic").is_ok());
                 assert!(drained.await.expect("it does not panic"));
             } else {
-                // The call ends although its reader gives nothing.
+                // The call ends although its reader delivers nothing.
                 client.close();
                 let closed = timeout(PATIENCE, set).await.expect("it ends").expect("it does not panic");
                 assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
@@ -409,7 +410,7 @@ fn values_are_written_and_read_as_they_come() {
         let fed = client.get(b"fed").await.expect("an answer").expect("a hit");
         assert_eq!(fed.bytes, b"ten bytes.Ten more..");
 
-        // A close does not wait for a writer that takes nothing more, either.
+        // A close does not wait for a writer that accepts nothing, either.
         let (mut to, mut taken) = tokio::io::duplex(4);
         let reads = client.clone();
         let get = tokio::spawn(async move { reads.get_to(b"fed", Want::default(), &mut to).await });
@@ -429,7 +430,7 @@ fn values_that_come_and_go_in_parts_are_not_asked_for_by_keys_that_classic_text_
         client.set(b"k", b"v").send().await.expect("stored");
         let classic = builder(&address).protocol(Dialect::Classic).binary_keys(true);
         let classic = classic.build_tokio().expect("a client");
-        // Sent as it is, this key would make two requests.
+        // If this key were sent as it is, it would make two requests.
         let (key, mut to) = (b"a\r\nflush_all", Vec::<u8>::new());
         assert_eq!(classic.get_to(key, Want::default(), &mut to).await, Err(Error::Unsupported));
         let set = classic.set(key, b"").send_from(&mut b"v".as_slice(), 1).await;
@@ -482,7 +483,7 @@ fn a_question_for_figures_is_waited_for_by_a_drain_and_ended_by_a_close() {
             if drains {
                 let ends = client.clone();
                 let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
-                // The list stays the same; it is refused once the drain has begun.
+                // The list stays the same. Its change is refused once the drain has begun.
                 while client.change_servers(vec![name.into()]).is_ok() {
                     sleep(MS).await;
                 }
@@ -515,7 +516,7 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
         }
         let ends = client.clone();
         let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
-        // The list stays the same; it is refused once the drain has begun.
+        // The list stays the same. Its change is refused once the drain has begun.
         while client.change_servers(vec![address.as_str().into()]).is_ok() {
             sleep(MS).await;
         }
@@ -528,7 +529,8 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
     });
 }
 
-/// Answers gets: a key that begins with `n` has no value, another has itself, repeated; in pieces, with pauses.
+/// Replies to gets, in pieces, with pauses: a key that begins with `n` has no value; another key's value is
+/// the key, repeated.
 async fn answers_in_pieces(listener: UnixListener, seed: u64) {
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
@@ -646,7 +648,7 @@ fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
         let _inside = runtime.enter();
         UnixListener::bind(&path).expect("a socket")
     };
-    // The server greets, and is silent from then on.
+    // The server sends its greeting, and nothing after it.
     let silent = runtime.spawn(async move {
         let (stream, _) = listener.accept().await.expect("a connection");
         let (read, mut write) = stream.into_split();
@@ -730,7 +732,7 @@ fn what_is_closed_or_dropped_leaves_no_task_behind() {
     assert_eq!(tasks(), 1);
     drop(dropped);
     await_tasks();
-    // A call that is dropped while it dials: the next call uses its connection.
+    // A call is dropped while it dials: the next call uses its connection.
     let given_up = client(&server);
     runtime.block_on(async {
         assert!(at_once(given_up.get(b"k")).await.is_none());

@@ -1,4 +1,5 @@
-//! A connection in a caller's event loop: each request ends once, with its own answer, whatever happens to the server.
+//! A connection in a caller's event loop: each request ends once, with its own reply, whatever happens to the
+//! server.
 
 use larder_client::wire::{Ask, Count, Get, Store};
 use larder_client::{
@@ -50,7 +51,7 @@ fn set(connection: &mut Connection, key: &str, value: &[u8], tag: usize) -> Resu
     connection.submit(key.as_bytes(), store, None, tag, Instant::now())
 }
 
-/// The results of this many requests, by tag.
+/// The results of `count` requests, by tag.
 fn all(connection: &mut Connection, count: usize) -> Vec<Result<(Reply, Vec<u8>), Error>> {
     let mut ended: Vec<Option<_>> = (0..count).map(|_| None).collect();
     let mut done = Deliveries::default();
@@ -110,7 +111,7 @@ fn what_is_late_is_told_and_its_answer_thrown_away() {
     set(&mut patient, "a", b"of a", 0).expect("there is room");
     set(&mut patient, "b", b"of b", 1).expect("there is room");
     assert!(all(&mut patient, 2).iter().all(Result::is_ok));
-    // Until it is connected: earlier requests may be late.
+    // Requests that were made before the connection is open may time out, so this repeats until one succeeds.
     let until = Instant::now() + PATIENCE;
     let mut done = Deliveries::default();
     loop {
@@ -126,7 +127,7 @@ fn what_is_late_is_told_and_its_answer_thrown_away() {
         assert!(Instant::now() < until, "nothing is answered");
     }
     server.pause().expect("it stops");
-    // A request is sent when it is made, whatever this thread does next.
+    // A request is sent as soon as it is made, even if this thread does not return to the loop.
     let now = Instant::now();
     connection.submit(b"a", Ask::Get(Get::default()), None, 0, now).expect("there is room");
     connection.process(Ready::default(), now, &mut done).expect("it is sent");

@@ -1,4 +1,5 @@
-//! The code of the Rust client in docs/clients.md and README.md is that of the examples, and the examples work.
+//! The Rust code in docs/clients.md and README.md is the code of the client's examples, and the examples
+//! work.
 
 use larder_testkit::process::Server;
 use tokio::runtime::Builder;

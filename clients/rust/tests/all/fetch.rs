@@ -36,7 +36,7 @@ fn patient() -> Fetching {
     Fetching { vivify: PATIENCE, wait_max: PATIENCE, ..Fetching::default() }
 }
 
-/// The only error of loads here, and the cache's.
+/// The errors of these tests: a load that fails, and an error of the cache.
 #[derive(Debug, PartialEq, Eq)]
 enum Failed {
     Load,
@@ -114,7 +114,7 @@ fn who_fails_is_told_and_who_waited_tries() {
         }
     });
     assert_eq!((loads.load(Ordering::Relaxed), failed.load(Ordering::Relaxed)), (4, 3));
-    // A load that does not return does not keep others waiting either.
+    // A load that panics does not keep other callers waiting either.
     let shared = &client;
     let panicked = thread::scope(|scope| {
         let load = || -> Result<(Vec<u8>, Ttl), Failed> { panic!("as the test wants") };
@@ -160,7 +160,7 @@ fn others_have_the_old_value_while_one_renews_it() {
         assert_eq!(renewed.join().expect("it does not panic"), Ok(b"new".to_vec()));
     });
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"new");
-    // The value is about to expire: if it cannot be renewed, it is returned as it is.
+    // The value is due for renewal: if the load fails, the present value is returned.
     let refresh = Fetching { refresh: Duration::from_secs(7200), ..patient() };
     client.set(b"k", b"short").ttl(HOUR).send().expect("stored");
     assert_eq!(client.fetch(b"k", refresh, || Err(Failed::Load)), Ok(b"short".to_vec()));

@@ -1,4 +1,5 @@
-//! Several lanes to a server: every request for a key goes over one connection, whichever call makes it, and counts are exact.
+//! Several lanes to a server: all requests for a key use the same connection, whichever call makes them, and
+//! counts are exact.
 
 use larder_client::{Builder, Client, Dialect, Ttl, Window};
 use larder_testkit::PATIENCE;
@@ -15,10 +16,10 @@ const LANES: usize = 4;
 const KEYS: usize = 200;
 const LARGE: &str = "large";
 
-/// The keys of each connection.
+/// The keys that each connection has used.
 type Seen = Arc<Mutex<Vec<BTreeSet<String>>>>;
 
-/// A server that says yes to all sets and has no value for any get, and notes which keys each connection brought.
+/// A server that acknowledges all sets, misses all gets, and notes the keys of each connection.
 struct Notes {
     folder: Folder,
     seen: Seen,
@@ -30,7 +31,7 @@ impl Notes {
         let listener = UnixListener::bind(folder.join("socket")).expect("a socket");
         let seen = Seen::default();
         let all = Arc::clone(&seen);
-        // It ends with the program.
+        // The thread ends with the program.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let all = Arc::clone(&all);
@@ -54,7 +55,7 @@ impl Notes {
         builder.timeout(PATIENCE).dial_timeout(PATIENCE).stall_timeout(PATIENCE).lanes(LANES)
     }
 
-    /// Each lane had its own keys, and the last one the large value alone.
+    /// Checks that each lane had its own keys, and the last connection only the large value.
     fn check(&self) {
         let mut expected = vec![BTreeSet::new(); LANES];
         for key in keys() {
@@ -69,7 +70,7 @@ impl Notes {
     }
 }
 
-/// Answers one connection until it ends.
+/// Replies on one connection until it ends.
 fn answers(stream: UnixStream, mut note: impl FnMut(&str)) {
     let mut write = stream.try_clone().expect("the same");
     let (mut read, mut line) = (BufReader::new(stream), String::new());
@@ -116,7 +117,7 @@ fn lane_of(key: &str) -> usize {
 fn all_requests_for_a_key_go_over_one_connection() {
     let notes = Notes::new();
     let client = notes.builder().build().expect("a client");
-    // Threads that begin together make each connection once.
+    // Threads that begin at the same time still make each connection only once.
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| keys().for_each(|key| assert_eq!(client.get(key.as_bytes()), Ok(None))));
@@ -144,7 +145,7 @@ fn all_requests_for_a_key_go_over_one_connection() {
         assert_eq!((report.sent, report.stored), (KEYS as u64 + 1, KEYS as u64 + 1), "{report:?}");
     }
     let counters = client.counters();
-    // Of a quiet stream there is one group for each lane, and each has one reply.
+    // A quiet stream makes one group for each lane, and each group has one reply.
     let requests = 8 * KEYS + KEYS + 1 + 2 * KEYS + KEYS + 1 + LANES + 1;
     assert_eq!((counters.dials, counters.requests), (LANES as u64 + 1, requests as u64), "{counters:?}");
     assert_eq!(client.sockets().count(), LANES + 1);

@@ -18,7 +18,8 @@ fn client(server: &Server) -> Client {
     builder.stall_timeout(PATIENCE).build().expect("a client")
 }
 
-/// This many bytes, each of which depends on its place, a few at a time; then an error, if there is to be one.
+/// A reader of the test's bytes from `at` to `end`, each of which depends on its place; a few at a time. With
+/// `fails` an error follows them.
 struct Source {
     at: usize,
     end: usize,
@@ -41,7 +42,7 @@ impl Read for Source {
     }
 }
 
-/// Takes the same bytes and checks each; fails at `end`, if there is one.
+/// A writer that checks these bytes; with `end` it fails there.
 #[derive(Default)]
 struct Sink {
     at: usize,
@@ -63,7 +64,8 @@ impl Write for Sink {
     }
 }
 
-/// A writer that reports each part, and takes it when the test allows it; at once, when the test no longer can.
+/// A writer that reports each part, and accepts it when the test allows that, or when the test has dropped
+/// its end.
 struct Gate {
     came: mpsc::Sender<()>,
     go: mpsc::Receiver<()>,
@@ -93,7 +95,7 @@ fn values_of_all_lengths_go_through_a_reader_and_a_writer() {
         assert_eq!((sink.at, meta.flags), (end, 7));
     }
     assert_eq!(client.get_to(b"none", Want::default(), &mut Sink::default()), Ok(None));
-    // One connection carries all of it.
+    // All values went over one connection.
     assert_eq!(client.counters().dials, 1);
 }
 
@@ -146,7 +148,7 @@ fn callers_take_turns_and_closing_ends_the_one_that_waits() {
         let waits = scope.spawn(|| client.get_to(b"k", Want::default(), &mut Sink::default()));
         thread::sleep(Duration::from_millis(50));
         client.close();
-        // No request was sent yet: a connection that was kept is tried first.
+        // No request was sent yet: the client first tries a connection that it had kept.
         assert_eq!(waits.join().expect("it does not panic"), Err(Error::Closed(Outcome::NotSent)));
     });
     server.resume();
@@ -157,7 +159,8 @@ fn callers_take_turns_and_closing_ends_the_one_that_waits() {
 #[test]
 fn what_was_asked_and_has_come_in_part_is_unknown_when_the_client_is_closed() {
     let server = server();
-    // The value is more than sockets hold while it is not read: the server still has its end when the client is closed.
+    // The value is longer than the sockets' buffers: while it is not read, the server still has its end when
+    // the client is closed.
     let bytes = 20_000_000;
     let mut source = Source { at: 0, end: bytes, fails: false };
     client(&server).set(b"k", b"").send_from(&mut source, bytes as u64).expect("stored");
@@ -169,7 +172,7 @@ fn what_was_asked_and_has_come_in_part_is_unknown_when_the_client_is_closed() {
             let get = scope.spawn(move || client.get_to(b"k", Want::default(), &mut Gate { came, go }));
             comes.recv().expect("a part came");
             if has_gone {
-                // The server is removed from the list.
+                // The server is removed from the list while it is in use.
                 client.change_servers(vec!["127.0.0.1:1".into()]).expect("a good server");
             }
             client.close();

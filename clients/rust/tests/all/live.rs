@@ -1,5 +1,5 @@
-//! The client against the server itself: exact counts, no value of another key, no allocation, and the errors of calls when the
-//! server is gone, stopped, or was never there.
+//! The client against a real server: exact counts, no value of another key, no allocation, and the errors of
+//! calls when the server is gone, is stopped or never existed.
 
 use larder_client::wire::{Ask, Count, Get, Store};
 use larder_client::{Client, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window};
@@ -82,12 +82,12 @@ fn a_server_tells_its_figures_by_group() {
         assert_eq!(of(what, name).as_deref(), Some(value), "{what} {name}");
     }
     assert_eq!(of("", "of_no_server"), None);
-    // The statistics are reset; a reply without a figure is valid.
+    // This resets the statistics; its reply has no figures, which is valid.
     assert_eq!(client.stats(0, "reset"), Ok(Vec::new()));
     assert_eq!(of("", "get_misses").as_deref(), Some("0"));
     assert!(matches!(client.stats(0, "of no server"), Err(Error::Server(..))));
     assert_eq!(client.stats(0, "items\r\nflush_all"), Err(Error::BadKey));
-    // A refusal leaves the shared connection as it was.
+    // An error reply leaves the shared connection usable.
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"v");
     assert!(client.stats(0, "items").expect("figures").iter().any(|(name, _)| name.ends_with(":number")));
     client.close();
@@ -107,7 +107,7 @@ fn threads_share_a_connection_and_nobody_gets_anothers_value() {
                 let key = format!("key-{owner}");
                 let mut read = Vec::new();
                 for round in 0..ROUNDS {
-                    // Now and then a value that is longer than one receive.
+                    // Now and then the value is longer than one receive.
                     let bytes = if round % 97 == 96 { 200_000 } else { 10 + (round as usize * 37) % 3000 };
                     let value = format!("{owner}:{round}:").repeat(bytes / 4);
                     client.set(key.as_bytes(), value.as_bytes()).send().expect("stored");
@@ -122,7 +122,7 @@ fn threads_share_a_connection_and_nobody_gets_anothers_value() {
     let count = client.get(b"all").expect("an answer").expect("a hit").bytes;
     assert_eq!(String::from_utf8(count).expect("digits"), (THREADS * ROUNDS).to_string());
     let counters = client.counters();
-    // One connection for most values, one for large ones.
+    // One connection for most values, and one for large ones.
     assert_eq!((counters.dials, counters.overdue), (2, 0));
     assert!(counters.writes < counters.requests, "{counters:?}");
 }
@@ -368,8 +368,8 @@ fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
     }
 }
 
-/// A server for one connection that says by its version that it is too old for meta text, and answers nothing else. It reports
-/// when it has read `expected` sets of the value `v`.
+/// Serves one connection as a server whose version is too old for meta text, and replies to nothing else. It
+/// reports when it has read `expected` sets of the value `v`.
 fn reads_only(listener: &TcpListener, expected: u32, told: &mpsc::Sender<()>) {
     let (stream, _) = listener.accept().expect("a connection");
     let (mut write, mut sets) = (stream.try_clone().expect("the same"), 0);
@@ -473,7 +473,7 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
         let gets: Vec<_> = (0..16).map(|_| scope.spawn(|| patient.get(b"k"))).collect();
         waits_for(&patient, 17);
         let drained = scope.spawn(|| patient.drain(PATIENCE));
-        // The list stays the same; it is refused once the drain has begun.
+        // The list stays the same. Its change is refused once the drain has begun.
         while patient.change_servers(vec![address.as_str().into()]).is_ok() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -481,7 +481,7 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
         let mut value = Vec::new();
         assert_eq!(patient.get_to(b"k", Want::default(), &mut value), Err(Error::Closed(Outcome::NotSent)));
         assert!(!drained.is_finished());
-        // This client does not wait that long.
+        // This client's drain has a limit that is too short for the reply.
         let get = scope.spawn(|| hasty.get(b"k"));
         waits_for(&hasty, 2);
         assert!(!hasty.drain(Duration::from_millis(50)));
@@ -594,7 +594,7 @@ fn many_large_values_each_way_do_not_wait_for_each_other() {
     let done = batch.run();
     assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
     drop(done);
-    // 12 MB of requests behind 6 MB of replies, on one connection: more than both sockets hold.
+    // 12 MB of requests and 6 MB of replies on one connection: more than the buffers of both sockets.
     for _ in 0..2 {
         let gets: Vec<_> = (0..100).map(|n| batch.get(format!("l{n}").as_bytes())).collect();
         let sets: Vec<_> =

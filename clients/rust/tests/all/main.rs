@@ -1,4 +1,4 @@
-//! The tests of the client, as one program: to link each by itself takes longer than most of them.
+//! The client's tests, as one program: linking one program for each would take longer than most tests.
 
 mod awaited;
 mod connection;

@@ -1,5 +1,5 @@
-//! The events of an observer: each call with its verb, its server and its end; connections that were made or could not be;
-//! servers that are down, or back.
+//! The events of an observer: each call with its verb, its server and its result; connections that were made
+//! or could not be made; servers that are down, or back.
 
 use larder_client::{Builder, Call, Client, Error, Event, Outcome, Server as Address, Ttl, Want};
 use larder_testkit::PATIENCE;
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime;
 
-/// Observed events, in words.
+/// Observed events, as text.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -31,8 +31,8 @@ impl Notes {
     }
 }
 
-/// An event in words. A call has its verb, its number of keys, how many of them had no item, whether one server had it, and
-/// the side at fault if it failed.
+/// An event as text. A call has its verb, the number of its keys, how many of them were missing, ` of it` if
+/// one server served it, and the fault if it failed.
 fn words(event: &Event<'_>, name: &str) -> String {
     let (text, server, took) = match *event {
         Event::Call(Call { verb, server, keys, missing, took, error, .. }) => {
@@ -82,7 +82,7 @@ fn an_observer_is_told_of_calls_and_connections() {
     drop(batch.run());
     assert_eq!(notes.taken(), ["batch 3 -1", "batch 1 -0: Caller"], "a batch of nothing is none");
 
-    // These calls use the connection for one caller, which is made once.
+    // These calls use a connection for one caller at a time, which is made once.
     let mut value = Vec::new();
     client.get_to(b"k", Want::default(), &mut value).expect("an answer").expect("a hit");
     client.set(b"m", b"").send_from(&mut b"value".as_slice(), 5).expect("stored");
@@ -134,7 +134,7 @@ fn an_observer_is_told_that_a_server_is_down_and_back() {
         let (stream, _) = listener.accept().expect("a connection");
         let mut write = stream.try_clone().expect("the same");
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            // The server is too old for meta text, and holds nothing.
+            // The server's version is too old for meta text, and the server has no items.
             let answer = if line == "version" { "VERSION 1.4.0\r\n" } else { "END\r\n" };
             write.write_all(answer.as_bytes()).expect("sent");
         }
@@ -146,7 +146,7 @@ fn an_observer_is_told_that_a_server_is_down_and_back() {
         thread::sleep(Duration::from_millis(1));
     }
     let mut told = notes.taken();
-    // The server stays down until its pause is over.
+    // The server counts as down until its pause is over.
     told.retain(|words| words != failed[1]);
     assert_eq!(told, ["connected", "back", "get 1 -1 of it"]);
     client.close();
@@ -165,7 +165,7 @@ fn an_observer_is_told_of_a_connection_to_a_server_that_went_and_of_none_behind_
     thread::scope(|scope| {
         let get = scope.spawn(|| client.get(b"k"));
         let (mut stream, _) = listener.accept().expect("a connection");
-        // The call waits for the greeting, and its key moves to another server.
+        // The call waits for the greeting, while a new list moves its key to another server.
         let address = server.address().to_string();
         let other = Address { address, name: Some(name.to_owned()), weight: 1 };
         client.change_servers(vec![other]).expect("a good server");

@@ -1,5 +1,5 @@
-//! A connection without its socket, under random calls: each request ends once, in the order of requests, with its own value,
-//! however its bytes are split, and whichever owners give up meanwhile.
+//! A connection without its socket, under random calls: each request ends once, in the order of requests,
+//! with its own value, however its bytes are split, and whichever owners give up meanwhile.
 
 use larder_client::pipe::{Broken, Delivery, Group, Input, Limits, Pipe, Tag};
 use larder_client::{Dialect, Outcome};
@@ -15,18 +15,18 @@ const IN_FLIGHT: usize = 12;
 /// One random call.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A get whose value will have this many bytes; a miss if there are none. Overdue after this many ms.
+    /// A get whose value will have this many bytes; 0: a miss. It times out after this many milliseconds.
     Get(usize, u64),
     Set(u64),
-    /// Sets of a group.
+    /// A group of this many sets.
     Group(u32),
-    /// Encoded requests are handed out.
+    /// Encoded requests are handed out to be sent.
     HandOut,
-    /// The server answers this many requests, of which this many bytes arrive at a time.
+    /// The server replies to this many requests; this many bytes arrive at a time.
     Answer(usize, usize),
-    /// An owner goes away.
+    /// An owner gives up.
     Abandon(u32),
-    /// Time passes.
+    /// This many milliseconds pass.
     Pass(u64),
 }
 
@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A request as the server knows it.
+/// A request as the model's server knows it.
 #[derive(Clone, Debug)]
 struct Known {
     op: u32,
@@ -55,7 +55,7 @@ struct Known {
     ends: usize,
 }
 
-/// The deliveries to an owner, and the requests that it waits for.
+/// What was delivered to an owner, and how many of its requests are open.
 #[derive(Debug)]
 struct Owner {
     left: u32,
@@ -65,7 +65,7 @@ struct Owner {
     over: bool,
 }
 
-/// A pipe, and a record of all its input.
+/// A pipe, and the model of what it must deliver.
 struct Model {
     pipe: Pipe,
     input: Input,
@@ -152,7 +152,7 @@ impl Model {
     }
 
     fn answer(&mut self, count: usize, part: usize) {
-        // A server answers requests that have reached it.
+        // A server replies only to requests that have reached it.
         let ready = self.unanswered.iter().take(count).take_while(|known| known.ends <= self.handed).count();
         let mut bytes = Vec::new();
         let mut expected = Vec::new();
@@ -191,7 +191,7 @@ impl Model {
                 self.heard = self.now;
             }
         }
-        // In the order of requests, each with its own value, and nothing for owners that gave up.
+        // Deliveries are in the order of requests, each with its own value; owners that gave up get none.
         let gone = |op: u32| !told.iter().any(|(told, ..)| *told == op);
         let expected: Vec<_> = expected.into_iter().filter(|known| !gone(known.op)).collect();
         assert_eq!(expected.len(), told.len());

@@ -1,4 +1,5 @@
-//! A relay between clients and a server, which harms what the server sends: holds it, cuts it short, or refuses connections.
+//! A relay between clients and a server, which disturbs what the server sends: it delays it, cuts it short,
+//! or refuses connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,31 +8,31 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A relay that listens. It ends when it is dropped.
+/// A relay that accepts connections until it is dropped.
 pub struct Relay {
     address: SocketAddr,
     harm: Arc<Harm>,
     accepts: Option<JoinHandle<()>>,
 }
 
-/// What is done to connections.
+/// How connections are disturbed.
 #[derive(Default)]
 struct Harm {
-    /// For so long each part of what the server sends is held.
+    /// Each part that the server sends is delayed by this time.
     hold_ms: AtomicU64,
     /// A connection ends after the server has sent this many bytes; 0: never.
     cut_bytes: AtomicUsize,
     /// New connections are closed at once.
     refuses: AtomicBool,
-    /// How often something was done.
+    /// How often a connection was disturbed.
     count: AtomicU64,
     is_over: AtomicBool,
-    /// Both ends of all connections that were ever made.
+    /// Both sockets of each connection so far.
     open: Mutex<Vec<TcpStream>>,
 }
 
 impl Relay {
-    /// A relay to this server, which harms nothing yet.
+    /// A relay to this server, which disturbs nothing yet.
     pub fn new(server: SocketAddr) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (address, harm) = (listener.local_addr().expect("it is bound"), Arc::new(Harm::default()));
@@ -40,12 +41,12 @@ impl Relay {
         Relay { address, harm, accepts: Some(accepts) }
     }
 
-    /// Where clients connect.
+    /// The address to which clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Holds each part of what the server sends for so long.
+    /// Delays each part that the server sends by `time`.
     pub fn hold(&self, time: Duration) {
         self.harm.hold_ms.store(time.as_millis() as u64, Ordering::Relaxed);
     }
@@ -61,14 +62,14 @@ impl Relay {
         self.harm.end_all();
     }
 
-    /// Harms nothing any more.
+    /// Disturbs nothing any more.
     pub fn heal(&self) {
         self.hold(Duration::ZERO);
         self.cut(0);
         self.harm.refuses.store(false, Ordering::Relaxed);
     }
 
-    /// How often something was done to a connection.
+    /// How often a connection was disturbed.
     pub fn harmed(&self) -> u64 {
         self.harm.count.load(Ordering::Relaxed)
     }
@@ -77,10 +78,10 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.harm.is_over.store(true, Ordering::Relaxed);
-        // It wakes the thread that accepts.
+        // This wakes the thread that accepts connections.
         let _ = TcpStream::connect(self.address);
         if let Some(accepts) = self.accepts.take() {
-            // A panic of it has failed the test already.
+            // A panic of that thread has already failed the test.
             let _ = accepts.join();
         }
         self.harm.end_all();
@@ -112,12 +113,13 @@ impl Harm {
 
     fn end_all(&self) {
         for stream in self.open.lock().expect("not poisoned").drain(..) {
-            // It may have ended by itself.
+            // The connection may have ended by itself.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// How many of `bytes` bytes, which follow `passed` of the same connection, are passed on.
+    /// How many of the next `bytes` bytes are passed on, when `passed` bytes of the connection were passed
+    /// before.
     fn passes(&self, passed: usize, bytes: usize) -> usize {
         let hold_ms = self.hold_ms.load(Ordering::Relaxed);
         if hold_ms > 0 {
@@ -133,7 +135,7 @@ impl Harm {
     }
 }
 
-/// Copies from one end to the other until one of them ends, or harm is done.
+/// Copies from one socket to the other until one of them ends, or the relay cuts the connection.
 fn pass(mut from: TcpStream, mut to: TcpStream, harm: Option<&Harm>) {
     let (mut buffer, mut passed) = ([0; 4096], 0);
     while let Ok(bytes @ 1..) = from.read(&mut buffer) {
@@ -144,7 +146,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, harm: Option<&Harm>) {
         passed += bytes;
     }
     for end in [&from, &to] {
-        // The other direction has ended it, or does now.
+        // The other direction may have ended it already.
         let _ = end.shutdown(Shutdown::Both);
     }
 }

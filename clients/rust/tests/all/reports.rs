@@ -1,5 +1,5 @@
-//! Reports of streams beside every fault: whatever is done to the replies of a third of the writes, a report counts every write,
-//! what it says is stored is there, and what it says is refused is not.
+//! Reports of streams beside every fault. Whatever happens to the replies of a third of the writes, a report
+//! counts every write; what it counts as stored is there, and what it reports as refused is not.
 
 use super::relay::Relay;
 use larder_client::{Builder, Client, Dialect, Outcome, Report, Stream, Ttl, Window, tokio as larder};
@@ -9,21 +9,21 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-/// Writes before a fault, beside it, and after it.
+/// Writes before a fault, during it, and after it: this many each.
 const THIRD: usize = 1000;
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// What is done to a third of the writes.
+/// What happens to a third of the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Replies come when no call waits for them any more.
+    /// Replies come after their calls have timed out.
     Late,
-    /// Connections end amid replies.
+    /// Connections end in the middle of replies.
     Cut,
-    /// All connections end, and there are no new ones.
+    /// All connections end, and new ones are refused.
     Refused,
-    /// The server stops, and goes on later.
+    /// The server stops, and continues later.
     Stopped,
 }
 
@@ -34,7 +34,7 @@ impl Fault {
         match self {
             Fault::None => {}
             Fault::Late => relay.hold(TIMEOUT + TIMEOUT / 4),
-            // A group of a quiet stream has a reply of four bytes. Greetings are passed on.
+            // A group of a quiet stream has a reply of four bytes. Both limits let the greeting pass.
             Fault::Cut => relay.cut(if quiet { 60 } else { 400 }),
             Fault::Refused => relay.refuse(),
             Fault::Stopped => server.pause().expect("it stops"),
@@ -48,13 +48,13 @@ impl Fault {
         }
     }
 
-    /// Something has been done.
+    /// Returns whether the fault has had an effect.
     fn has_harmed(self, relay: &Relay) -> bool {
         self == Fault::Stopped || relay.harmed() > 0
     }
 }
 
-/// A stream with calls that return.
+/// A stream whose calls block.
 trait Writes {
     fn set(&mut self, key: &[u8]);
     fn barrier(&mut self) -> Report;
@@ -70,7 +70,7 @@ impl Writes for Stream {
     }
 }
 
-/// A stream of tasks, and the runtime that it is driven by.
+/// A stream of the async client, and the runtime that drives it.
 struct Awaited {
     stream: larder::Stream,
     runtime: Runtime,
@@ -98,7 +98,7 @@ fn awaited(builder: Builder, quiet: bool) -> Box<dyn Writes> {
     Box::new(Awaited { stream, runtime: runtime.expect("a runtime") })
 }
 
-/// Writes of one stream, each of a key of its own, and the sums of its reports.
+/// Writes of one stream, each to a key of its own, and the sum of its reports.
 struct Run {
     name: String,
     stream: Box<dyn Writes>,
@@ -127,13 +127,14 @@ impl Run {
     }
 }
 
-/// Writes three thirds, of which the second is beside the fault, and reads all of them back past the relay.
+/// Writes three thirds, the second one during the fault; then reads all keys without the relay, and compares
+/// them with the reports.
 fn adds_up(fault: Fault, quiet: bool, server: &Server, open: fn(Builder, bool) -> Box<dyn Writes>) {
     let relay = Relay::new(server.address());
     let builder = Client::builder().server(relay.address().to_string().as_str());
     let builder = builder.protocol(Dialect::Meta).verify(true);
     let builder = match fault {
-        // No timeout ends a call, however slow the machine is.
+        // No timeout may end a call, however slow the machine is.
         Fault::None => builder.timeout(PATIENCE).dial_timeout(PATIENCE).stall_timeout(PATIENCE),
         Fault::Late | Fault::Cut | Fault::Refused | Fault::Stopped => builder.timeout(TIMEOUT),
     };
@@ -170,14 +171,14 @@ fn adds_up(fault: Fault, quiet: bool, server: &Server, open: fn(Builder, bool) -
     }
     let there = found.len() as u64;
     assert!((sum.stored..=sum.stored + sum.unknown).contains(&there), "{name}: {there} are there: {sum:?}");
-    // Each by itself: a number would not show a lost write if a refused one was stored in its place.
+    // Each refused key is looked up: a count alone would miss a lost write if a refused one was stored.
     for refused in &sum.first {
         let is_there = found.contains(refused.key.as_slice());
         assert!(!is_there || refused.error.outcome() == Outcome::Unknown, "{name}: {refused:?} is there");
     }
 }
 
-/// All faults, for streams that ask for replies and for quiet ones.
+/// Checks all faults, for streams that ask for replies and for quiet ones.
 fn add_up(open: fn(Builder, bool) -> Box<dyn Writes>) {
     let server = Server::start(&["--threads", "1", "-m", "64"]).expect("a server");
     for fault in FAULTS {

@@ -1,4 +1,4 @@
-//! Connections inside of TLS: they work like others, to servers that are trusted, and to no others.
+//! Connections with TLS: they work like others, to servers that are trusted, and to no others.
 
 use larder_client::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use larder_client::{Builder, Client, Error, Outcome, Tls, Ttl, Window};
@@ -18,7 +18,7 @@ fn runtime() -> Runtime {
     runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// A server that speaks TLS: a plain one with a proxy in front of it.
+/// A server that speaks TLS: a server without TLS, and a proxy in front of it.
 struct Secure {
     server: Server,
     address: SocketAddr,
@@ -62,12 +62,12 @@ impl Secure {
     }
 }
 
-/// A value of this length that only this key has.
+/// A value of `bytes` bytes that only this key has.
 fn value(key: &str, bytes: usize) -> Vec<u8> {
     key.bytes().cycle().take(bytes).collect()
 }
 
-/// Lengths around those of records and of receives.
+/// Lengths around those of TLS records and of receives.
 const LENGTHS: [usize; 9] = [0, 1, 100, 16_000, 16_384, 65_535, 65_536, 300_000, 1_000_000];
 
 #[test]
@@ -167,7 +167,7 @@ fn batches_and_streams_add_up_also_when_the_server_dies() {
     assert!(report.stored < 10_000 && report.error.is_some(), "{report:?}");
 }
 
-/// The errors of both clients, with the same configuration.
+/// The errors of both clients with the same configuration.
 fn told(builder: impl Fn() -> Builder) -> [Error; 2] {
     let blocking = builder().build().expect("a client").get(b"k").expect_err("nobody to talk to");
     let awaited = runtime().block_on(async {
@@ -192,7 +192,7 @@ fn nobody_is_spoken_to_who_is_not_whom_it_should_be() {
             assert_eq!(error.outcome(), Outcome::NotSent);
         }
     }
-    // The certificate must be for the address, if no name is set.
+    // If no name is set, the certificate must be for the address.
     for error in told(|| secure.builder().tls(tls.clone())) {
         assert!(error.to_string().contains("not valid for name"), "{error}");
     }

@@ -1,5 +1,5 @@
-//! Servers that come, go and fail: where keys are stored meanwhile, how long those values live, and the results of requests under
-//! way.
+//! Servers that come, go and fail: where keys are stored meanwhile, how long those values live, and what
+//! happens to requests under way.
 
 use larder_client::{
     Builder, Client, Discovery, Error, Event, Failure, Fault, Outcome, Server as Address, Ttl, Want, Window,
@@ -44,12 +44,12 @@ fn ttl_of(client: &Client, key: &str) -> Option<Duration> {
     read.expect("an answer").expect("a hit").ttl
 }
 
-/// Stores all keys: repeats those of a dead server until no call fails, and then expects no failure.
+/// Stores all keys. Writes to a server that has died are repeated until they succeed elsewhere.
 fn store_all(client: &Client) {
     let until = Instant::now() + PATIENCE;
     for key in keys() {
         while let Err(error) = client.set(key.as_bytes(), key.as_bytes()).send() {
-            // The request that was under way when the server died, and its connection.
+            // A request was under way when the server died, or used its connection.
             assert!(matches!(error, Error::Lost(..)), "{error}");
             assert!(Instant::now() < until, "{error}");
         }
@@ -98,7 +98,7 @@ fn others_get_the_keys_of_a_server_that_is_down_for_a_while_only() {
             .for_each(|key| stream.set(key.as_bytes(), b"stream", Ttl::Forever).expect("a good key"));
         assert!(stream.barrier().is_clean());
         assert!(of_dead.iter().all(|key| ttl_of(&client, key).is_some_and(|ttl| ttl <= TTL)));
-        // The values are on the server that the client's setting names.
+        // The values are on the server that the client's setting chooses.
         let (other, own) = (if gutter { &spare } else { &alive }, keys().len() - of_dead.len());
         let count = |server: &Server| {
             let client = builder([server]).build().expect("a client");
@@ -131,7 +131,7 @@ fn without_a_stand_in_callers_are_told() {
 #[test]
 fn a_server_is_not_blamed_for_time_that_another_has_taken() {
     let others = servers(1);
-    // Connections to it are made, and never greeted.
+    // This server accepts connections, and never sends a greeting.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = (silent.local_addr().expect("it is bound").to_string(), silent);
     let failed = Arc::new(Mutex::new(Vec::new()));
@@ -147,7 +147,7 @@ fn a_server_is_not_blamed_for_time_that_another_has_taken() {
     let client = builder().build().expect("a client");
     let of_silent = |key: &String| client.server_of(key.as_bytes()) == silent.0;
     let key = keys().into_iter().find(of_silent).expect("one of all");
-    // The third time opens the breaker of the silent server.
+    // The third failure opens the breaker of the silent server.
     for _ in 0..3 {
         let asked = client.get_to(key.as_bytes(), Want::default(), &mut io::sink());
         assert!(matches!(asked, Err(Error::Timeout(_, Outcome::NotSent))), "{asked:?}");
@@ -177,7 +177,7 @@ fn servers_that_stay_keep_their_connections_and_those_that_go_are_left() {
     stream.set(own.as_bytes(), b"before", Ttl::Forever).expect("a good key");
     client.change_servers(vec![address(&all[1]), address(&all[2])]).expect("good servers");
     assert_eq!(client.servers(), [1, 2].map(|at: usize| all[at].address().to_string()));
-    // Collected requests go to the earlier server, new ones to another.
+    // Requests collected before go to the earlier server, new ones to another.
     for key in &keys {
         stream.set(key.as_bytes(), b"after", Ttl::Forever).expect("a good key");
     }
@@ -189,7 +189,7 @@ fn servers_that_stay_keep_their_connections_and_those_that_go_are_left() {
     assert_eq!((now.len(), counters.dials), (2, 3));
     assert_eq!(now.iter().filter(|socket| sockets.contains(socket)).count(), 1);
     assert!(counters.requests >= 400, "{counters:?}");
-    // A list that cannot be used changes nothing.
+    // An invalid list changes nothing.
     assert!(matches!(client.change_servers(Vec::new()), Err(Error::Config(_))));
     assert_eq!(client.servers().len(), 2);
     client.close();
@@ -213,7 +213,7 @@ fn callers_beside_changes_of_the_list_are_all_answered() {
                     let key = format!("{owner}:{n}");
                     client.set(key.as_bytes(), key.as_bytes()).send().expect("stored");
                     let value = client.get(key.as_bytes()).expect("an answer");
-                    // A value may be on the server that its key belonged to before.
+                    // A value may be on a server to which its key belonged earlier.
                     assert!(value.is_none_or(|value| value.bytes == key.as_bytes()));
                 }
             });
@@ -223,7 +223,7 @@ fn callers_beside_changes_of_the_list_are_all_answered() {
             thread::sleep(Duration::from_millis(2));
         }
     });
-    // The same for the async client, where a connection that is left ends by itself.
+    // The same for the async client, whose unused connections end by themselves.
     runtime().block_on(async {
         let client = builder(&all).build_tokio().expect("a client");
         let tasks: Vec<_> = (0..16)
@@ -250,7 +250,7 @@ fn callers_beside_changes_of_the_list_are_all_answered() {
     });
 }
 
-/// The server's connections, except the one that asks for the number.
+/// The server's connections, except the one that this function makes.
 fn connections(server: &Server) -> u64 {
     let mut stream = server.connect().expect("a connection");
     stream.write_all(b"stats\r\n").expect("sent");
@@ -298,7 +298,7 @@ fn a_value_on_its_way_to_a_server_that_went_is_waited_for_by_a_drain_and_ended_b
             if drains {
                 let ends = client.clone();
                 let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
-                // The list stays the same; it is refused once the drain has begun.
+                // The list stays the same. Its change is refused once the drain has begun.
                 while client.change_servers(vec![address(&all[1])]).is_ok() {
                     pause().await;
                 }
@@ -346,21 +346,21 @@ fn what_is_discovered_changes_the_servers_of_both_clients() {
     both(&all[1]);
     assert_eq!(client.get(b"k"), Ok(None));
     assert_eq!(runtime.block_on(awaited.get(b"k")), Ok(None));
-    // An empty list leaves the servers as they are.
+    // An empty list from discovery leaves the servers as they are.
     now.lock().expect("not poisoned").clear();
     thread::sleep(Duration::from_millis(20));
     both(&all[1]);
     *now.lock().expect("not poisoned") = vec![address(&all[0])];
     both(&all[0]);
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"first");
-    // The polling threads end with their clients.
+    // The threads that poll the discovery end with their clients.
     drop((client, awaited));
     let until = Instant::now() + PATIENCE;
     while Arc::strong_count(&now) > 1 {
         assert!(Instant::now() < until);
         thread::sleep(Duration::from_millis(1));
     }
-    // The list is empty, so the client cannot be built.
+    // With an empty list the client cannot be built.
     now.lock().expect("not poisoned").clear();
     let refused = builder().build().expect_err("no servers");
     assert_eq!(refused.fault(), Fault::Caller);

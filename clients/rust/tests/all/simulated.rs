@@ -1,5 +1,5 @@
-//! A client's connection without its socket against the server's sessions without theirs: replies come in order and are those
-//! of a plain map, in whatever pieces bytes are sent and received.
+//! A client's connection against a server's session, both without sockets: replies come in order and match a
+//! plain map, in whatever pieces bytes are sent and received.
 
 use larder_client::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
 use larder_client::{Dialect, Mode, Want};
@@ -14,11 +14,11 @@ const KEYS: [&[u8]; 4] = [b"text:a", b"text:b", b"text:c", b"number"];
 const NUMBER: usize = 3;
 /// A token that no item has.
 const FOREIGN: u64 = 1 << 60;
-/// Most pieces of an exchange: more would take too long.
+/// Most pieces of an exchange: with more the test takes too long.
 const PIECES_MAX: usize = 500;
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// The next step, about one of the keys.
+/// The next step; a key is given by its index.
 #[derive(Clone, Debug)]
 enum Step {
     Get(usize),
@@ -29,12 +29,13 @@ enum Step {
     Delete(usize),
     Touch(usize),
     Number(u64),
-    /// Counts down or up, by this much.
+    /// Counts down or up by this much.
     Count(usize, bool, u64),
     Barrier,
-    /// Makes adds of which only refusals have a reply.
+    /// Makes quiet adds: only those that are refused have a reply.
     Quiet(Vec<usize>),
-    /// Sends all requests in pieces of this many bytes, and receives the replies in pieces of the second number.
+    /// Sends all requests in pieces of the first number of bytes, and receives the replies in pieces of the
+    /// second.
     Exchange(usize, usize),
 }
 
@@ -62,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A request without a reply so far.
+/// A request that has no reply so far.
 #[derive(Debug)]
 enum Asked {
     Get(usize),
@@ -89,15 +90,15 @@ enum Asked {
 struct Item {
     value: Vec<u8>,
     flags: u32,
-    /// Its token, if it was read.
+    /// Its token, once it was read.
     token: Option<u64>,
 }
 
-/// The items of the server.
+/// The items that the server must have.
 #[derive(Debug, Default)]
 struct Items {
     items: BTreeMap<usize, Item>,
-    /// The tokens that were read last.
+    /// The token of each key that was read last.
     read: [u64; KEYS.len()],
 }
 
@@ -129,7 +130,7 @@ impl Items {
                 assert_eq!(status, if has { Status::Done } else { Status::Absent });
             }
             Asked::Count { key, down, delta } => self.count(key, down, delta, status, value),
-            // Classic text has no barrier of its own.
+            // Classic text has no barrier of its own: a version request serves as one.
             Asked::Barrier => assert!(matches!(status, Status::Barrier | Status::Version), "{status:?}"),
             Asked::Quiet(adds) => {
                 assert_eq!(status, Status::Barrier);
@@ -193,7 +194,7 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim_end().parse().ok()
 }
 
-/// A value of this many bytes that is no number, and names its request.
+/// A value of `bytes` bytes that is no number, and names its request.
 fn text(request: u32, bytes: usize) -> Vec<u8> {
     format!("v{request}:").into_bytes().into_iter().cycle().take(bytes).collect()
 }
@@ -237,7 +238,8 @@ impl Simulation {
         match step {
             Step::Get(key) => self.push(Asked::Get(key)),
             Step::Store(key, mode, bytes, flags) => {
-                // Values that grow stay below the server's limit.
+                // Values that are appended or prepended are short, so that the sum stays below the server's
+                // limit.
                 let grows = matches!(mode, Mode::Append | Mode::Prepend);
                 let value = text(request, if grows { bytes.min(200) } else { bytes });
                 self.push(Asked::Store { key, mode, value, flags, cas: None });
@@ -306,7 +308,7 @@ impl Simulation {
         self.asked.push_back(Asked::Quiet(adds));
     }
 
-    /// Sends all requests that were pushed, and receives their replies.
+    /// Sends all requests made so far, and receives their replies.
     fn exchange(&mut self, there: usize, back: usize) {
         let bytes = self.pipe.hand_out(Vec::new());
         for piece in bytes.chunks(there.max(bytes.len() / PIECES_MAX + 1)) {
@@ -359,7 +361,7 @@ proptest! {
         let mut simulation = Simulation::new(dialect, verify);
         steps.into_iter().for_each(|step| simulation.take(step));
         simulation.exchange(1000, 1000);
-        // In the end the server has the items of the map.
+        // At the end the server has the items of the map.
         (0..KEYS.len()).for_each(|key| simulation.push(Asked::Get(key)));
         simulation.exchange(7, 7);
     }

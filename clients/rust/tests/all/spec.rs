@@ -1,5 +1,6 @@
-//! The cases of `spec/client`, which state without any programming language what a client sends and returns; the README there has
-//! their grammar. The server of a case is a thread that reads the expected bytes and sends those of the case.
+//! The cases of `spec/client`: they define, for clients in any programming language, what a client sends and
+//! returns. The README there has their grammar. A case's server is a thread that reads the expected bytes and
+//! sends the case's replies.
 
 mod case;
 mod front;
@@ -63,7 +64,7 @@ impl Call {
         }
     }
 
-    /// Makes the call; the result in the words of the cases.
+    /// Makes the call; returns its result in the words of the cases.
     fn make<C: Front>(&self, client: &C) -> String {
         let key = self.text("key");
         let value = self.text("value");
@@ -217,12 +218,13 @@ fn play<C: Front>(case: &Case, slowly: bool) {
     server.is_silent();
 }
 
-/// True if the case needs nothing that the client does not have, or that its types forbid: a time to live below zero.
+/// Returns whether the client has all calls of the case, and its types can express them: a negative time to
+/// live they cannot.
 fn is_for<C: Front>(case: &Case) -> bool {
     case.calls.iter().all(|call| !C::ABSENT.contains(&call.verb.as_str()) && !call.want.contains("bad-ttl"))
 }
 
-/// Plays a case if it is for this client; true if it was.
+/// Plays a case if it applies to this client; returns whether it did.
 fn play_if<C: Front>(case: &Case, slowly: bool) -> bool {
     let is_for = is_for::<C>(case);
     if is_for {
@@ -231,7 +233,7 @@ fn play_if<C: Front>(case: &Case, slowly: bool) -> bool {
     is_for
 }
 
-/// Plays the cases in which calls end soon, or those in which none does; how many each client has played.
+/// Plays the cases that set a timeout, or those that do not; returns how many each client has played.
 fn play_all(end_soon: bool) -> [u32; 2] {
     let mut played = [0; 2];
     for case in cases().iter().filter(|case| case.with.contains_key("timeout") == end_soon) {
@@ -270,7 +272,7 @@ fn an_answer_that_is_cut_after_any_byte_is_lost() {
             case.calls[0].acts[1] = Act::Answer(answer[..bytes].to_vec());
             case.calls[0].acts.push(Act::Close);
             case.calls[0].want = "error lost unknown".to_owned();
-            // A read would be sent again.
+            // Without this setting the client would repeat a read.
             case.with.insert("retry-reads".to_owned(), "no".to_owned());
             cut += u32::from(play_if::<Client>(&case, false));
             play_if::<tokio::Client>(&case, false);

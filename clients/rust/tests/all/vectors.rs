@@ -1,5 +1,5 @@
-//! The servers that other clients choose for keys: `clients/vectors.txt`, made by `cargo xtask vectors` from the libraries, or
-//! from their rules where it cannot ask them.
+//! The servers that other clients choose for keys. `cargo xtask vectors` makes `clients/vectors.txt` from
+//! these clients' libraries, or by their rules where it cannot run them.
 
 use larder_client::{Placement, Preset, Server};
 use std::collections::HashSet;

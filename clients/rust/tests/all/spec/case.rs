@@ -1,4 +1,4 @@
-//! Cases, as the files of `spec/client` have them.
+//! The cases as they are in the files of `spec/client`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub enum Act {
     Dial,
 }
 
-/// `\r \n \\ \x20 \{N:c}` in text.
+/// Replaces the escapes `\r \n \\ \x20 \{N:c}` in a text; the last stands for N times `c`.
 pub fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Both clients as the cases use them: with calls that return.
+//! Both clients as the cases use them: with calls that block.
 
 use super::words::{failed, found, plain, reported};
 use larder_client::{
@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 
 /// The calls of the cases.
 pub trait Front: Sized {
-    /// The client's name in failures.
+    /// The client's name in messages of failed tests.
     const NAME: &'static str;
-    /// Calls that the client does not have: values that are streamed, the server's figures.
+    /// Calls that the client lacks: values that are streamed, the server's statistics.
     const ABSENT: &'static [&'static str];
 
     fn build(builder: Builder) -> Result<Self, Error>;
@@ -30,17 +30,17 @@ pub trait Front: Sized {
     fn fill(&self, key: &[u8], value: &[u8], ttl: Ttl, lease: &Lease) -> Result<Stored, Error>;
     fn versions(&self) -> Vec<(String, Result<String, Error>)>;
     fn flush_all(&self) -> Result<(), Error>;
-    /// A batch of gets, in words.
+    /// Runs a batch of gets; returns its results as text.
     fn many(&self, keys: &[Vec<u8>]) -> String;
-    /// A batch of these, in words.
+    /// Runs a batch of these requests; returns its results as text.
     fn batch(&self, parts: &str) -> String;
-    /// A stream of these, in words.
+    /// Runs a stream of these requests; returns its report as text.
     fn stream(&self, quiet: bool, parts: &str) -> String;
-    /// Reads a value piece by piece, in a client that can.
+    /// Reads a value piece by piece, if the client can.
     fn get_to(&self, _key: &[u8], _to: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
         unreachable!("it is absent")
     }
-    /// Stores the bytes of a reader, and how many they should be, in a client that can.
+    /// Stores the bytes of a reader, which should be `bytes`, if the client can.
     fn store_from(_set: Set<'_, Self>, _from: &[u8], _bytes: u64) -> Result<Stored, Error> {
         unreachable!("it is absent")
     }
@@ -54,19 +54,19 @@ enum Of {
     Incr(Ticket<Option<u64>>),
 }
 
-/// The result of a call of the blocking client, as it is.
+/// The result of a call of the blocking client, unchanged.
 fn returned<T>(result: T) -> T {
     result
 }
 
-/// The result of a call of the async client, in a runtime.
+/// The result of a call of the async client, which it runs.
 fn awaited<F: Future>(future: F) -> F::Output {
     static RUNTIME: OnceLock<::tokio::runtime::Runtime> = OnceLock::new();
     let start = || ::tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     RUNTIME.get_or_init(|| start().expect("a runtime")).block_on(future)
 }
 
-/// `set:k:v` in its words.
+/// Splits `set:k:v` into verb, key and value.
 fn split(part: &str) -> (&str, &[u8], &[u8]) {
     let mut words = part.split(':');
     let (verb, key) = (words.next().expect("a verb"), words.next().expect("a key").as_bytes());

@@ -18,7 +18,7 @@ pub struct Played {
     _folder: Folder,
     stream: Option<UnixStream>,
     opaques: HashMap<String, String>,
-    /// The server sends byte by byte.
+    /// Whether the server sends byte by byte.
     slowly: bool,
     greets: Option<Dialect>,
 }
@@ -66,7 +66,7 @@ impl Played {
         }
     }
 
-    /// Reads the expected bytes; `O{n}` is an opaque that the client has chosen.
+    /// Reads the expected bytes; `O{n}` stands for an opaque that the client has chosen.
     fn expect(&mut self, text: &str) {
         let mut parts = text.split("O{");
         let literal = |played: &mut Played, part: &str| {
@@ -104,7 +104,7 @@ impl Played {
                 bytes.splice(at..at + mark.len(), opaque.bytes());
             }
         }
-        // A client that has read enough may be gone.
+        // A client that has read enough may have disconnected.
         if self.slowly && bytes.len() < 4096 {
             bytes.iter().for_each(|&byte| drop(stream.write_all(&[byte])));
         } else {
@@ -131,7 +131,7 @@ impl Played {
         }
     }
 
-    /// Fails if the client has sent anything else.
+    /// Fails if the client has sent any more bytes.
     pub fn is_silent(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.set_nonblocking(true).expect("an option");

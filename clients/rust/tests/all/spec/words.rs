@@ -1,4 +1,4 @@
-//! Results in the words of the cases.
+//! Results of calls in the words of the cases.
 
 use larder_client::{Error, Meta, Outcome, Report, Stored};
 use std::fmt::Write as _;
