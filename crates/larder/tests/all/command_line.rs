@@ -1,4 +1,4 @@
-//! What the program says to a command line that it cannot carry out.
+//! The program's errors for command lines that it cannot carry out.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use larder_testkit::folder::Folder;
 
-/// Exit code, and the output on standard error.
+/// Runs the program; returns its exit code and its standard error.
 fn refused(words: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_larder")).args(words).output().expect("it runs");
     assert!(output.stdout.is_empty(), "{words:?}");
@@ -40,7 +40,7 @@ fn what_is_no_address_is_told_what_is_expected_once() {
 
 #[test]
 fn a_host_that_cannot_be_looked_up_is_no_error_of_usage() {
-    // No name has so long a part: it is not looked up anywhere.
+    // A label of a host name has at most 63 letters, so this name fails without a look-up in the network.
     let host = "a".repeat(64) + ".invalid:11211";
     let target = format!("a=redis://me:secret@{host}");
     for words in [
@@ -56,7 +56,7 @@ fn a_host_that_cannot_be_looked_up_is_no_error_of_usage() {
 
 #[test]
 fn a_folder_that_is_missing_is_named() {
-    // Options with a file, and with a place to listen at, which the system refuses.
+    // An option with a file and one with a socket, in a folder that does not exist.
     for (option, expected) in [("-P", 74), ("-s", 71)] {
         for detached in [&[][..], &["-d"]] {
             let closed =
@@ -68,7 +68,7 @@ fn a_folder_that_is_missing_is_named() {
     }
 }
 
-/// Whole commands of `larder serve` in a document: lines of its code blocks, and text between two `.
+/// The complete `larder serve` commands of a document: lines of its code blocks, and text between two `.
 fn commands_of_serve(text: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (at, part) in text.split("```").enumerate() {
@@ -97,7 +97,7 @@ fn every_command_of_serve_in_the_documents_is_understood() {
         let text = std::fs::read_to_string(&path).expect("documents are text");
         for command in commands_of_serve(&text) {
             count += 1;
-            // A file of users is read with the command line.
+            // The file of users is read as soon as the command line is parsed.
             let own = |word: &str| match word {
                 "/etc/larder/users" => OsString::from(&users),
                 word => OsString::from(word),

@@ -1,5 +1,6 @@
-//! The page in a real browser: it shows what the server says, keys are text, nothing is written to its console, and no policy is
-//! broken; by keyboard, at 360 pixels, in both themes; beside a server that goes away and comes back.
+//! The page in a real browser: it shows the server's figures, keys are shown as text, nothing is written to
+//! its console, and no policy is broken. It works by keyboard, at a width of 360 pixels, in both themes, and
+//! with a server that goes away and comes back.
 //!
 //! `LARDER_PAGE_PICTURES=folder` keeps a picture of each scenario.
 
@@ -23,7 +24,7 @@ fn origin(web: &Web) -> String {
     format!("http://127.0.0.1:{}/", web.port)
 }
 
-/// Opens the page in a browser, and waits until all of it has been filled once.
+/// Opens the page in a browser, and waits until its last part is filled.
 fn open(web: &Web, width: u32, height: u32) -> Browser {
     let mut browser = Browser::start(width, height);
     browser.open(&origin(web));
@@ -31,7 +32,8 @@ fn open(web: &Web, width: u32, height: u32) -> Browser {
     browser
 }
 
-/// Sends requests of both protocols for some seconds: keys of several sizes; some are not there, some expire.
+/// Sends requests of both protocols for some seconds: keys of several sizes, some of which are absent, and
+/// some expire.
 fn traffic(web: &Web, seconds: u64) {
     let (mut text, mut redis) = (web.text(), web.redis());
     let began = Instant::now();
@@ -52,7 +54,7 @@ fn traffic(web: &Web, seconds: u64) {
     }
 }
 
-/// More bytes than the page's requests for data and their answers take.
+/// More bytes than the page's requests for data and their replies take.
 const ASKING_BYTES: u64 = 256 << 10;
 
 fn grouped(n: u64) -> String {
@@ -112,7 +114,7 @@ fn numbers_on_the_page_are_the_servers() {
     traffic(&web, 6);
     let mut browser = open(&web, 1280, 900);
     traffic(&web, 6);
-    // The server is at rest: the page is compared until all of it has caught up.
+    // The server is idle: the comparison is repeated until the page shows the server's present figures.
     let began = Instant::now();
     loop {
         let (figures, memory) = (data(&web, "now")["figures"].clone(), data(&web, "memory"));
@@ -142,7 +144,8 @@ fn numbers_on_the_page_are_the_servers() {
             };
             let row = shown.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {shown:?}"));
             let (told, bytes) = (row[1].clone(), whole(&one["bytes"]));
-            // A client that is asking has a request and an answer in buffers: the page and the test differ in these.
+            // A client under way has a request and a reply in buffers: the page and the test see different
+            // requests.
             if name == "buffers"
                 && told.replace(',', "").parse::<u64>().is_ok_and(|told| told.abs_diff(bytes) < ASKING_BYTES)
             {
@@ -186,12 +189,12 @@ fn numbers_on_the_page_are_the_servers() {
         assert!(began.elapsed() < PATIENCE, "{differ:#?}");
         std::thread::sleep(Duration::from_millis(500));
     }
-    // The words of a chart say what the history has.
+    // A chart's description for screen readers has the values of the history.
     let said = browser.text("document.querySelector('#chart-reads .plot').getAttribute('aria-label')");
     assert!(said.starts_with("Keys read, newest: hits "), "{said}");
     browser.value("document.querySelector('#chart-reads .head button').click()");
-    // A value without a neighbour is a dot, no tile's text is cut, no use of memory has another's colour, and the sentence about
-    // memory leaves nothing out.
+    // A value without a neighbour is drawn as a dot, no tile's text is cut, all uses of memory have colours
+    // of their own, and the sentence about memory leaves out none of them.
     let lone = browser.value("Charts.lone([null, 1, null, 2, 3, null, undefined, 4])");
     assert_eq!(lone, serde_json::json!([1, 7]));
     let cut = "[...document.querySelectorAll('.tile small')].filter(text => text.scrollWidth > text.clientWidth).map(text => text.textContent)";
@@ -208,7 +211,7 @@ fn numbers_on_the_page_are_the_servers() {
     let parts = said.split(" % is ").filter_map(|text| text.rsplit(' ').next()?.parse::<f64>().ok());
     let sum: f64 = parts.sum();
     assert!(said.contains(" % is threads and bookkeeping") && (sum - 100.0).abs() < 1.0, "{sum}: {said}");
-    // All rows of charts are whole.
+    // No row of charts is incomplete.
     assert_eq!(browser.value("document.querySelectorAll('#charts figure').length"), 12);
     let table = browser.text("document.querySelector('#chart-reads table').textContent");
     assert!(table.contains("hits") && table.contains("/s"), "{table}");
@@ -223,7 +226,8 @@ fn prefixes_are_shown_with_what_they_take() {
     traffic(&web, 4);
     let mut browser = open(&web, 1280, 900);
     browser.wait("document.querySelectorAll('#prefixes-table td.key, #prefixes-table th.key').length >= 3");
-    // The prefixes are page:, other: and user:; no request has come since, so the page and this test get the same.
+    // The prefixes are page:, other: and user:. No request has come since, so the page and this test get the
+    // same figures.
     let shown = rows(&mut browser, "prefixes-table");
     let told = data(&web, "prefixes");
     let prefixes = told["prefixes"].as_array().expect("prefixes");
@@ -272,7 +276,8 @@ fn what_is_there_is_shown_by_what_it_has_left_and_when_it_was_used() {
     let expected =
         ["up to 10 s", "up to 1 min", "up to 10 min", "up to 1 h", "up to a day", "more than a day", "never"];
     assert_eq!(names, expected);
-    // A third of what was set expires in half a minute, the rest never; what RESP set, in a quarter of an hour.
+    // A third of the items set by text expires in half a minute, the rest never; those set by RESP expire in
+    // a quarter of an hour.
     assert!(
         percent(&shown[1][1]) + percent(&shown[0][1]) > 20.0 && percent(&shown[6][1]) > 40.0,
         "{shown:?}"
@@ -309,10 +314,10 @@ fn times_of_requests_are_drawn_in_three_parts() {
     for (row, stage) in rows(&mut browser, "latency-table").iter().zip(["queue", "service", "reply"]) {
         assert_eq!(row[0], stage);
         let (shown, worst) = (ns(&row[4]), of(stage, "p99_ns"));
-        // The picture may be some seconds old.
+        // The picture on the page may be some seconds old.
         assert!(shown > 0.0 && shown <= worst * 1.02 + 1.0 && ns(&row[2]) <= ns(&row[3]), "{row:?}: {worst}");
     }
-    // It is drawn, and a keyboard moves through it.
+    // The picture is drawn, and a keyboard moves through it.
     let painted = "(() => { const c = document.getElementById('latency'); const d = c.getContext('2d').getImageData(70, 0, c.width - 70, c.height - 24).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; })()";
     assert!(browser.value(painted).as_u64() > Some(200));
     browser.value("document.getElementById('latency').focus()");
@@ -340,7 +345,7 @@ fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
     assert_eq!(browser.value("document.querySelectorAll('#forecast .band').length"), 0);
     web.be_short();
     browser.wait("document.querySelectorAll('#forecast .band').length === 1 && !document.getElementById('forecast').classList.contains('unready')");
-    // The picture, the table and the words show what the server says.
+    // The picture, the table and the text show the server's figures.
     let told = data(&web, "forecast");
     assert_eq!(browser.value("document.querySelectorAll('#forecast .line').length"), 6);
     assert_eq!(browser.value("document.querySelectorAll('#forecast .now').length"), 1);
@@ -351,7 +356,7 @@ fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
     for (row, point) in shown.iter().zip(points) {
         let percent = point["hit_ratio"].as_f64().expect("a number") * 100.0;
         let shown: f64 = row[2].split(' ').next().and_then(|text| text.parse().ok()).expect("a number");
-        // The picture may be some seconds old.
+        // The picture on the page may be some seconds old.
         assert!((shown - percent).abs() < 3.0, "{row:?}: {percent}");
     }
     let cut = "(() => { const all = document.getElementById('forecast').getBoundingClientRect(); return [...document.querySelectorAll('#forecast text')].filter(text => { const at = text.getBoundingClientRect(); return at.left < all.left || at.right > all.right; }).map(text => text.textContent); })()";
@@ -362,7 +367,7 @@ fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
     assert!(label.starts_with("Hit ratio by memory limit: 4 MB "), "{label}");
     browser.value("document.getElementById('h-forecast').scrollIntoView()");
     browser.picture("forecast");
-    // The items that were evicted for it, by when they had last been used.
+    // Evicted items, by the time since they were last used.
     browser.wait("document.querySelectorAll('#evicted-table meter').length > 0");
     let evicted = rows(&mut browser, "evicted-table");
     let number =
@@ -437,7 +442,7 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     traffic(&web, 3);
     let mut browser = open(&web, 1280, 900);
     browser.wait("document.querySelector('#tile-items strong').textContent !== '–'");
-    // 1. Tab goes once through everything that can be used.
+    // 1. Tab visits each element that can be used, once.
     let wanted = browser.value("document.querySelectorAll('a, button, select, summary, [tabindex=\"0\"]').length - document.querySelectorAll('details:not([open]) button, [hidden] summary').length");
     let wanted = wanted.as_u64().expect("a number");
     let mut seen = 0;
@@ -446,7 +451,7 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
         seen += u64::from(browser.value("document.activeElement !== document.body && !document.activeElement.dataset.seen && (document.activeElement.dataset.seen = 1, true)") == true);
     }
     assert_eq!(seen, wanted);
-    // 2. A range is chosen, and the arrows move through a chart and out of it.
+    // 2. A range is chosen; the arrows move through a chart, and Escape leaves it.
     browser.value("document.querySelector('[data-step=\"15\"]').focus()");
     browser.press("Enter");
     assert_eq!(browser.text("document.querySelector('#ranges [aria-pressed=\"true\"]').textContent"), "1 h");
@@ -461,18 +466,18 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     assert_eq!(times, 1, "all charts move together, and stay there");
     browser.press("Escape");
     browser.wait("document.querySelector('#chart-reads .head p').textContent === ''");
-    // 3. The map says what is under its cursor.
+    // 3. The map describes the block under its cursor.
     browser.value("document.getElementById('map').focus()");
     browser.press("ArrowRight");
     browser.wait("document.getElementById('map-seen').textContent.startsWith('block 1: ')");
-    // 4. A table is sorted by the heads of its columns.
+    // 4. The heads of a table's columns sort it.
     browser.value("document.querySelector('#commands-table thead button').focus()");
     browser.press("Enter");
     assert_eq!(
         browser.text("document.querySelector('#commands-table th[aria-sort]').textContent"),
         "command"
     );
-    // 5. Everything that can be used or is drawn has a name.
+    // 5. Each element that can be used or is drawn has a name.
     let tree = browser.call("Accessibility.getFullAXTree", serde_json::json!({}));
     let mut count = 0;
     for node in tree["nodes"].as_array().expect("nodes") {
@@ -489,8 +494,8 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     browser.is_quiet(&origin(&web), false);
 }
 
-/// Holds back the answer to the page's next request for a path that begins with `path`, until `window.release()` is called;
-/// `window.emptied` says whether a chart that has values showed none meanwhile.
+/// Holds back the reply to the page's next request for a path that begins with `path`, until the page calls
+/// `window.release()`. `window.emptied` is set if the chart of reads showed no value meanwhile.
 fn hold(browser: &mut Browser, path: &str) {
     browser.value(&format!(
         r#"(() => {{
@@ -526,8 +531,8 @@ fn a_range_that_is_chosen_while_answers_are_on_their_way_is_shown_whole() {
         browser.value("document.querySelector('[data-step=\"1\"]').click()");
         browser.value("document.querySelector('#chart-reads .plot').focus()");
         browser.value("window.release()");
-        // The values that are known stay until those of the chosen range are there, and an answer for the range before does not
-        // begin it.
+        // The known values stay until those of the chosen range have come. A late reply for the earlier range
+        // does not start the new one.
         std::thread::sleep(Duration::from_secs(3));
         assert_eq!(browser.value("window.emptied"), false, "{path}");
         let points = data(&web, "history?step=1")["end_ms"].as_array().expect("times").len();
@@ -541,7 +546,8 @@ fn a_range_that_is_chosen_while_answers_are_on_their_way_is_shown_whole() {
     browser.is_quiet(&origin(&web), false);
 }
 
-/// Lists the text on the page whose contrast, the ratio of its colour's light to that of its background, is too low.
+/// Lists the text on the page with too low a contrast: the ratio of its colour's light to that of its
+/// background.
 const CONTRAST: &str = r#"(() => {
   const parse = text => { const n = text.match(/[\d.]+/g).map(Number); return n.length === 3 ? [...n, 1] : n; };
   const over = (top, under) => top.slice(0, 3).map((c, i) => c * top[3] + under[i] * (1 - top[3]));
@@ -576,7 +582,7 @@ const CONTRAST: &str = r#"(() => {
 fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
     let web = Web::start(&["-t", "1", "-c", "20"]);
     traffic(&web, 4);
-    // This shows a warning, too.
+    // With these connections the page shows a warning, too.
     let mut talks: Vec<_> = (0..17).map(|_| web.text()).collect();
     talks.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
     let mut browser = open(&web, 1280, 900);
@@ -588,7 +594,7 @@ fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
         assert_eq!(browser.value(CONTRAST), serde_json::json!([]), "{theme}");
         browser.picture(theme);
     }
-    // The theme that the button has chosen is kept against the system's.
+    // The theme that was chosen by the button is kept, whatever the system prefers.
     browser.value("document.getElementById('theme').click()");
     browser.open(&origin(&web));
     browser.wait("document.documentElement.dataset.theme === 'light'");

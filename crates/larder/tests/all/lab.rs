@@ -1,6 +1,7 @@
-//! Experiments of the lab from the command line, in quick mode, beside the servers they compare with.
+//! The lab's experiments from the command line, in quick mode, beside the servers to which they compare
+//! Larder.
 //!
-//! These need the programs of Debian's packages memcached and redis-server: `cargo xtask lab`.
+//! These tests need the programs of Debian's packages memcached and redis-server: `cargo xtask lab`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,14 +14,15 @@ fn lab(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_larder"))
         .arg("lab")
         .args(arguments)
-        // The checks of these tests hold on a busy machine too.
+        // The checks that are tested here hold on a busy machine, too.
         .args(["--wait-max", "100", "--json", &path("out.json"), "--report", &path("out.html")])
         .output()
         .unwrap()
 }
 
-/// Runs an experiment beside memcached and Redis; every check must hold, every server have a row in every table, every
-/// picture have something in it. Checks of time may not hold: then the run must say so.
+/// Runs an experiment beside memcached and Redis. Every check must pass, every table must have a row of every
+/// server, and every picture must show something. Checks that depend on time may fail: then the run must say
+/// so.
 fn beside_others(experiment: &str, more: &[&str]) -> Run {
     let folder = Folder::new(experiment);
     let arguments =
@@ -42,7 +44,7 @@ fn beside_others(experiment: &str, more: &[&str]) -> Run {
     }
     assert!(!run.plots.is_empty());
     for plot in &run.plots {
-        // Only time can leave nothing to draw.
+        // A picture may be empty only if the machine was too slow.
         let drawn = plot.curves.iter().any(|curve| !curve.points.is_empty());
         assert!(drawn || !valid, "{} is empty", plot.id);
     }
@@ -57,7 +59,8 @@ fn memory_runs_beside_memcached_and_redis() {
         let table = run.tables.iter().find(|table| table.id == "cost").unwrap();
         table.value(server, &["20,000", "16 + 32 B", "no"], "of resident memory").unwrap().median
     };
-    // The headers of both are known: 48 bytes in one, 16 of an object and 24 of an entry in the other.
+    // The overhead per item is known: memcached has a header of 48 bytes; Redis has an object of 16 and a
+    // table entry of 24.
     assert!(cost("memcached") > 48.0 && cost("redis") > 40.0, "{:?}", run.tables[0]);
     let stages = run.tables.iter().find(|table| table.id == "stages").unwrap();
     assert_eq!(stages.rows.len(), 4 * 4);
@@ -71,7 +74,7 @@ fn a_shift_runs_beside_memcached_and_redis() {
     let table = |id: &str| run.tables.iter().find(|table| table.id == id).unwrap();
     for server in ["larder", "memcached", "redis"] {
         let value = |column| table("shift").value(server, &["1100 B → 1400 B"], column).unwrap().median;
-        // The working set is twice the memory, Zipf 0.9: some of it is found, not all and not nothing.
+        // The working set is twice the memory, by Zipf's law with exponent 0.9: some reads hit and some miss.
         assert!((20.0..99.0).contains(&value("before")), "{server}: {}", value("before"));
         assert!((20.0..99.0).contains(&value("fresh server")), "{server}: {}", value("fresh server"));
         assert!(value("lowest") <= value("before"), "{server}");
@@ -93,7 +96,8 @@ fn hit_ratios_are_measured_beside_memcached_and_redis() {
     for server in ["larder", "memcached", "redis", "oracle, LRU by bytes"] {
         assert!((1.0..60.0).contains(&misses(server)), "{server}: {}", misses(server));
     }
-    // No policy makes up for twice the memory.
+    // At the same limit the oracle, which has no overhead per item, holds far more items than Redis: no
+    // policy makes up for that.
     assert!(misses("oracle, LRU by bytes") < misses("redis"));
 }
 
@@ -107,11 +111,11 @@ fn patterns_are_measured_beside_memcached_and_redis() {
         table.value(server, &[pattern, "1000 B", "unread keys"], column).unwrap().median
     };
     for server in ["larder", "memcached", "redis", "larder-redis"] {
-        // Redis draws five keys, and evicts the one of them that was not used for longest.
+        // Redis draws five keys at random, and evicts the one that was not used for longest.
         let least = if server == "redis" { 30.0 } else { 90.0 };
         let hits = value(server, "later-0.5", "hits");
         assert!((least..=100.0).contains(&hits), "{server}: {hits}");
-        // The test counts the keys that a server holds once, and it may hold a few more or fewer.
+        // The test counts a server's keys only once; at other times it may hold a few more or fewer.
         let simple = value(server, "later-0.5", "an LRU of as many keys");
         assert!(simple >= 99.9, "{server}: {simple}");
         assert!((8_000.0..17_000.0).contains(&value(server, "loop-1.2", "keys held")), "{server}");
@@ -188,7 +192,7 @@ fn cas_runs_beside_memcached_and_redis_and_only_the_blind_method_loses_updates()
 #[ignore = "peers: memcached, redis-server"]
 fn servers_run_beside_memcached_and_redis() {
     let run = beside_others("servers", &["--keys", "2000", "--visit-ms", "50"]);
-    // Which shape costs less is a question for quiet machines; here each must have been served and measured.
+    // Only a quiet machine shows which shape costs less; here each must have been run and measured.
     for server in ["larder", "larder again", "memcached", "redis"] {
         for load in ["hit", "miss", "set", "zipf"] {
             for shape in [["16", "200"], ["50", "1"]] {
@@ -229,13 +233,13 @@ fn latency_runs_beside_memcached_and_redis() {
     let table = run.tables.iter().find(|table| table.id == "latency").unwrap();
     for server in ["larder", "memcached", "redis", "larder-redis"] {
         for percent in ["10", "40"] {
-            // There is no figure where every visit was disturbed.
+            // A value is missing if every visit was disturbed.
             if table.value(server, &[percent], "p99").is_none() {
                 assert!(run.failed().count() > 0, "{server} {percent}");
                 continue;
             }
             let value = |column| table.value(server, &[percent], column).unwrap().median;
-            // The longest time is that of visits in which the generator was late by less.
+            // The maximum is not compared: it comes from those visits in which the generator was less late.
             assert!(value("p50") <= value("p99"), "{server} {percent}");
             assert!(value("service p99") <= value("p99") * 1.01, "{server} {percent}");
         }

@@ -1,7 +1,8 @@
-//! `larder lab clients` from the command line, against Larder: what clients allocate, how many connections they open, and what
-//! their calls return beside faults.
+//! `larder lab clients` from the command line, against Larder: how much clients allocate, how many
+//! connections they open, and what their calls return during faults.
 //!
-//! Nothing here depends on time. These tests need Go, a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
+//! None of these tests depends on time. They need Go, a C compiler and Debian's libmemcached-dev: `cargo
+//! xtask clients`.
 
 use larder_lab::results::Run;
 use larder_testkit::folder::Folder;
@@ -10,12 +11,12 @@ use larder_testkit::process::{Program, Server};
 use crate::outcome::{had_tracer, passing, table};
 use crate::serving::Serving;
 
-/// Runs the experiment; all its checks must hold but for those of time.
+/// Runs the experiment; all its checks must pass, except those that depend on time.
 fn clients(arguments: &[&str]) -> Run {
     passing(&[&["clients", "--quick", "--rounds", "1"][..], arguments].concat())
 }
 
-/// Hits of one caller, by clients in Go and C.
+/// Options for hits of one caller, by clients in Go and C.
 const HITS: [&str; 10] =
     ["--part", "grid", "--driver", "go,c", "--operation", "hit", "--callers", "1", "--visit-ms", "20"];
 
@@ -43,16 +44,16 @@ fn the_clients_are_counted_and_none_is_wrong() {
     };
     for operation in ["hit", "set", "many"] {
         for client in ["go: larder", "go: by hand", "c: larder", "c: by hand"] {
-            // A batch in C has memory of its own.
+            // A batch of the C client allocates memory.
             if (client, operation) == ("c: larder", "many") {
                 continue;
             }
-            // A runtime allocates now and then for itself; no allocation is a call's own.
+            // A runtime allocates now and then for itself; a call allocates nothing.
             let allocations = count(client, operation, "allocations");
             assert!(allocations < 0.5, "{client}, {operation}: {allocations}");
         }
     }
-    // A call or two of the first ones may come before the tracer.
+    // The tracer may miss a call or two at the beginning.
     if had_tracer(&run, "lab_clients") {
         for client in ["go: larder", "c: larder", "c: by hand"] {
             let calls = count(client, "hit", "system calls");
@@ -161,7 +162,7 @@ fn a_target_at_an_ipv6_address_is_asked_as_others() {
     asked(&target, &OF_MEMCACHED);
 }
 
-/// Clients of memcached's protocols in Go and C.
+/// The clients of memcached's protocols in Go and C.
 const OF_MEMCACHED: [&str; 10] = [
     "go: larder",
     "go: larder, replies verified",
@@ -175,7 +176,8 @@ const OF_MEMCACHED: [&str; 10] = [
     "c: by hand",
 ];
 
-/// Has clients in Go and C ask a target for keys that are there: these do, and none tells an error.
+/// Has clients in Go and C read existing keys of a target; exactly the clients in `names` must do so, without
+/// an error.
 fn asked(target: &str, names: &[&str]) -> Run {
     let run = clients(&[&HITS[..], &["--no-larder", "--target", target]].concat());
     holds(&run, "every value read was the key's");
@@ -223,7 +225,7 @@ fn a_target_with_tls_is_asked_by_clients_that_have_it_and_others_are_told() {
     }
 }
 
-/// A server with TLS, and the file of its certificate, which has signed itself.
+/// A server with TLS and a self-signed certificate, and the certificate's file.
 fn with_tls(folder: &Folder) -> (Server, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let chain = folder.write("crt", &made.cert.pem());
@@ -232,7 +234,7 @@ fn with_tls(folder: &Folder) -> (Server, String) {
     (Server::start_program(&Program::Larder, &["-Z", "-o", &pair]).unwrap(), chain)
 }
 
-/// Those of them that have TLS.
+/// Those clients of memcached's protocols that can use TLS.
 const OF_TLS: [&str; 7] = [
     "go: larder",
     "go: larder, replies verified",
@@ -292,7 +294,8 @@ fn the_clients_beside_faults_have_one_outcome_for_each_call_and_ours_is_never_wr
         assert!(of("right") > 0.0, "{fault}");
         match fault {
             "slow" => {}
-            // A read whose connection was lost is sent once more, on another connection, of which 20 pieces are not cut.
+            // A read whose connection was lost is repeated on another connection, whose first 20 pieces are
+            // not cut.
             "cut" => assert!(of("connects") > 0.0, "{fault}"),
             _ => assert!(of("errors") > 0.0, "{fault}"),
         }

@@ -1,5 +1,5 @@
-//! The generator beside Larder: whatever the generator asks, both count the same, in every protocol; and values that are stored
-//! by one protocol are verified by another.
+//! The generator beside Larder: for all kinds of requests, in every protocol, both count the same. Values
+//! that were stored by one protocol are verified by another.
 
 use larder_lab::Protocol;
 use larder_lab::books::Books;
@@ -35,7 +35,7 @@ fn mixed(protocol: Protocol, ttl_s: u32) -> Workload {
     }
 }
 
-/// Checks that the counts of both sides of what `run` did are equal, and that every reply was right.
+/// Checks that both sides have counted the same during `run`, and that every reply was right.
 fn compared(server: &Server, workload: &Workload, run: impl FnOnce(&mut Load) -> Tally) -> Tally {
     prepare(&server.control.address, workload, &[None]).unwrap();
     let books = Books::open(&server.control).unwrap();
@@ -63,7 +63,8 @@ fn a_mix_of_everything_is_verified_and_counted_as_larder_counts_it() {
             assert!(tally.hits > 1000 && tally.stored > 1000, "{protocol:?}: {tally:?}");
             assert!(tally.deleted > 100 && tally.counted > 100 && tally.absent > 10, "{tally:?}");
             assert!(tally.swapped > 100, "{protocol:?}: {tally:?}");
-            // A transaction is one request; no other request of the same connection comes between its commands.
+            // A transaction counts as one request, and no other request of its connection comes between its
+            // commands: so it has no conflicts.
             assert_eq!(tally.conflicts > 0, protocol != Protocol::Resp, "{tally:?}");
         }
     }
@@ -82,11 +83,11 @@ fn swaps_alone_all_happen_also_in_an_open_loop_whose_windows_overlap() {
         assert!(closed.swaps > 10_000 && closed.swapped == closed.swaps, "{protocol:?}: {closed:?}");
         let open = compared(&server, &workload, |load| {
             let arrivals = Arrivals { per_s: 4000.0, poisson: true, seed: 1 };
-            // The load has the requests of half a second, however late they are.
+            // The load has as many requests as are due in half a second, however late they are sent.
             load.limit(2000);
             load.run_open(Check::Verify, arrivals, Duration::from_secs(600)).unwrap()
         });
-        // A write that was sent before its read was answered has an old token, and is refused.
+        // A write that is sent before the reply to its read carries an old token, and is refused.
         assert_eq!(open.swaps, open.swapped + open.conflicts, "{protocol:?}: {open:?}");
         assert!(open.swapped > 0, "{protocol:?}: {open:?}");
     }

@@ -1,6 +1,5 @@
-//! What the lab says when something between it and a server is broken: a proxy that delays, drops,
-//! duplicates or corrupts replies, or has writes forget their tokens; a server that stands still for a
-//! while, one that dies, one whose threads idle.
+//! What the lab reports when a proxy between it and a server delays, drops, duplicates or corrupts replies,
+//! or removes the tokens of writes; and when a server stands still for a while, dies, or has idle threads.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::folder::Folder;
@@ -27,28 +26,29 @@ use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::tally::Tally;
 use larder_lab::workload::{Verb, Workload};
 
-/// Held by tests that measure: two of them at once would disturb each other.
+/// Tests that measure hold this lock: two of them at once would disturb each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the proxy does to the replies of each connection, once, after some of them have passed.
+/// What the proxy does to the replies of each connection, once, after some replies were passed on.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Drop,
     Delay(Duration),
     Duplicate,
     Corrupt,
-    /// Sends each `cas` on as `set`, as a client library does that keeps no tokens: it changes requests, and all of them.
+    /// Sends each `cas` on as `set`, as a client library does that ignores tokens. This fault changes
+    /// requests, and all of them.
     Untoken,
 }
 
-/// Receives that pass before the fault: more than a question to the server takes.
+/// Replies that pass before the fault: more than the lab's questions to the server need.
 const PASS: usize = 6;
 
-/// A proxy in front of `server` whose fault comes after `pass` receives; returns where it listens.
+/// Starts a proxy in front of `server`, whose fault comes after `pass` replies; returns its address.
 fn proxy(server: &Address, fault: Fault, pass: usize) -> Address {
     let Address::Tcp(server) = *server else { panic!("a TCP server") };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -75,7 +75,7 @@ fn pass_replies(mut from: TcpStream, mut to: TcpStream, fault: Fault, pass: usiz
         let Ok(received @ 1..) = from.read(&mut buffer) else { return };
         let reply = &mut buffer[..received];
         let times = match fault {
-            // This changes the first value of some length, whenever it comes, near its end.
+            // This corrupts the first long value, near its end, whenever it comes.
             Fault::Corrupt => {
                 if intact && ends_in_a_value(reply) {
                     reply[received - 10] ^= 0x20;
@@ -149,7 +149,7 @@ fn through(fault: Fault, check: Check) -> Result<Tally, Error> {
     Ok(tally)
 }
 
-/// Checks that both sides have counted the same, whatever became of replies on their way.
+/// Checks that both sides have counted the same, whatever happened to the replies.
 fn same_counts(books: Books, tally: &Tally) {
     let mut checks = Checks::default();
     books.compare(&mut checks, "larder", tally).unwrap();
@@ -199,8 +199,8 @@ fn replies_that_are_delayed_are_measured() {
     assert!(tally.latency.ns.max() >= 149_000_000, "{} ns", tally.latency.ns.max());
 }
 
-/// Runs an experiment on a server behind a proxy, with visits of `visit_ms` where they take a time; it must have no result.
-/// Returns what it says about the server.
+/// Runs an experiment on a server behind a proxy, which must end without a valid result; visits take
+/// `visit_ms`, if the experiment has that option. Returns the output about the server.
 fn refused(experiment: &[&str], visit_ms: Option<&str>, fault: Fault, pass: usize) -> String {
     let server = start(Kind::Larder, 1);
     let address = proxy(&server.control.address, fault, pass);
@@ -210,7 +210,7 @@ fn refused(experiment: &[&str], visit_ms: Option<&str>, fault: Fault, pass: usiz
         .args(visit_ms.into_iter().flat_map(|ms| ["--visit-ms", ms]))
         .args([
             "--quick",
-            // The checks hold on a busy machine too.
+            // The checks that are tested here hold on a busy machine, too.
             "--wait-max",
             "100",
             "--rounds",
@@ -227,11 +227,11 @@ fn refused(experiment: &[&str], visit_ms: Option<&str>, fault: Fault, pass: usiz
     complaint
 }
 
-/// The length of a visit that goes on to its end, and of one that ends in an error long before.
+/// The length of a visit that runs to its end, and of one that ends in an error long before.
 const WHOLE: Option<&str> = Some("1500");
 const LONG: Option<&str> = Some("600000");
 
-/// Requests are scripted in the first experiment, and depend on the last reply in the others.
+/// The first experiment sends prepared requests; in the others a request depends on the reply before it.
 const SERVERS: [&str; 9] =
     ["servers", "--load", "hit", "--keys", "1000", "--connections", "4", "--pipeline", "1"];
 const CAS: [&str; 5] = ["cas", "--clients", "4", "--method", "gets-cas"];
@@ -299,7 +299,7 @@ fn signal(server: &Server, name: &str) {
     assert!(status.success());
 }
 
-/// Runs `load` while the server stands still for 200 ms in the middle.
+/// Runs `load`, and stops the server for 200 ms in the middle.
 fn while_it_stands_still(
     server: &Server,
     load: impl FnOnce() -> Result<Tally, Error> + Send,
@@ -337,8 +337,8 @@ fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
     assert!(beyond(100) >= 100, "{} waited longer than 100 ms", beyond(100));
     assert_eq!((open.wrong, open.over_range()), (0, 0));
 
-    // The same pause in a closed loop: one window on each connection waited, and no other request was sent. Windows that wait for
-    // the machine are not the pause's, so the fewest of three tries count.
+    // The same pause in a closed loop: one window of each connection waited, and no other request was sent.
+    // Other windows may wait because of the machine, so the lowest count of three tries is used.
     let few = |_| {
         let mut load = connect();
         let books = Books::open(&server.control).unwrap();
@@ -352,7 +352,7 @@ fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
     assert!((0..3).any(few));
 }
 
-/// What `run` reports when the server is killed in the middle; it must end long before its time is over.
+/// The error of `run` when the server is killed in the middle; `run` must end long before its time is over.
 fn killed<T: Send>(server: Server, run: impl FnOnce() -> Result<T, Error> + Send) -> Error {
     let began = Instant::now();
     let error = thread::scope(|scope| {
@@ -415,7 +415,7 @@ fn an_experiment_whose_server_dies_ends_soon_and_says_which_it_was() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && complaint.contains("mortal"), "{complaint}");
         assert!(!complaint.contains("panicked"), "{complaint}");
-        // It noticed that at once, and did not wait for replies until its patience was over.
+        // The lab noticed that at once, and did not wait for the timeout of a reply.
         assert!(!complaint.contains("no reply for"), "{complaint}");
     }
 }
@@ -433,7 +433,7 @@ fn threads_that_did_nothing_are_reported() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    // The test does not check whether two visits agree: that depends on the machine.
+    // Whether two visits agree is not checked: it depends on the machine.
     assert!(
         said.contains("1 of 4 threads did all the work (connections per event loop: 1, 0, 0, 0"),
         "{said}"

@@ -1,4 +1,4 @@
-//! `larder lab load`: what it writes, when it ends, and where it runs.
+//! `larder lab load`: the files that it writes, when it ends, and on which cores it runs.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -14,21 +14,21 @@ use larder_testkit::process::{Program, Server};
 
 use crate::outcome::said;
 
-/// Runs a load; the machine may be busy.
+/// Runs a load on this server; the machine may be busy.
 fn load(address: SocketAddr, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     let target = format!("a=memcached://{address}");
     command.args(["lab", "load", "--wait-max", "100", "--target", &target]).args(words).output().unwrap()
 }
 
-/// The values of the only row of a run, by column.
+/// The values in the only row of a run, by column.
 fn figures(run: &Run) -> BTreeMap<String, f64> {
     let table = &run.tables[0];
     let values = table.columns.iter().zip(&table.rows[0].values);
     values.filter_map(|(column, value)| Some((column.name.clone(), value.as_ref()?.median))).collect()
 }
 
-/// Columns of a CSV, by name.
+/// The columns of a CSV file, by name.
 fn columns(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();
@@ -75,7 +75,7 @@ fn seconds_add_up(name: &str, pace: &[&str]) {
         assert_eq!(sum(&lines[column]) as f64, all[name], "{column} in {}", said(&output));
     }
     let seconds = lines["from_s"].len();
-    // The last replies may be late.
+    // The last replies may be late, so there may be more seconds than were asked for.
     assert!(seconds >= 3, "{lines:?}");
     assert!(lines["valid"].iter().all(|said| said == if valid { "yes" } else { "no" }));
 
@@ -88,7 +88,7 @@ fn seconds_add_up(name: &str, pace: &[&str]) {
         let curve = plot("latencies").curves.iter().find(|curve| curve.name == name).unwrap();
         curve.points.iter().map(|point| point.y).fold(0.0, f64::max)
     };
-    // The longest of all is that of one of the seconds, unless the generator was late there.
+    // The maximum of the whole run is at least that of each second; it is absent if the generator was late.
     assert!(all.get("latency max").is_none_or(|us| longest("max") <= *us), "{all:?}");
     assert!(longest("p50") > 0.0 && longest("p50") <= longest("p99").max(longest("p50")));
 
@@ -116,7 +116,7 @@ fn files_of_a_load_are_kept_and_a_full_disk_is_told() {
         assert_ne!(std::fs::read(&file).unwrap(), b"dear");
         let output = load(server, &[&few[..], &[option, "/dev/full"]].concat());
         assert!(said(&output).contains("/dev/full: No space left on device"), "{}", said(&output));
-        // The result is printed all the same.
+        // The result is printed although the file cannot be written.
         assert!(said(&output).contains("throughput") && !output.status.success(), "{}", said(&output));
     }
     let output = load(server, &[&few[..], &["--force", "--csv", &file, "--hdr-log", &file]].concat());
@@ -142,7 +142,7 @@ fn a_load_that_is_not_valid_says_so_in_each_file() {
 #[test]
 #[ignore = "time: loads of a second"]
 fn a_closed_loop_of_a_second_has_the_generator_alone_beside_it() {
-    // A null server has a core of its own.
+    // The null server needs a core of its own.
     if thread::available_parallelism().unwrap().get() < 2 {
         return;
     }
@@ -191,7 +191,8 @@ fn ends_after_requests(name: &str, paces: &[&[&str]]) {
         let files = ["--flush-target", "--force", "--json", &json];
         let output = load(server.address(), &[&what[..], pace, &files].concat());
         let run = Run::read_json(Path::new(&json)).unwrap_or_else(|_| panic!("{}", said(&output)));
-        // The server counted the requests of the warm-up, too, and these were sent: that the two sides agree is a check.
+        // The server also counted the requests of the warm-up, which were sent: a check compares the counts
+        // of both sides.
         assert!(run.failed_at_any_time().next().is_none(), "{}", said(&output));
         let all = figures(&run);
         assert_eq!((all["requests"], all["hits"]), (1001.0, 1001.0), "{pace:?}: {}", said(&output));

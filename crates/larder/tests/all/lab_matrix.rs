@@ -1,7 +1,7 @@
-//! `larder lab matrix` from the command line, against Larder: what libmemcached's calls return is compared with what the server
-//! counted, and the writes that they lose are known exactly.
+//! `larder lab matrix` from the command line, against Larder: the results of libmemcached's calls are
+//! compared with the server's counts, and the number of lost writes is known exactly.
 //!
-//! These need a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
+//! These tests need a C compiler and Debian's libmemcached-dev: `cargo xtask clients`.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use larder_testkit::stand_in::Burners;
 use crate::outcome::{had_tracer, passing, table};
 use crate::serving::Serving;
 
-/// Runs the experiment; all its checks must hold but for those of time.
+/// Runs the experiment; all its checks must pass, except those that depend on time.
 fn matrix(arguments: &[&str]) -> Run {
     passing(&[&["matrix", "--quick"][..], arguments].concat())
 }
@@ -39,21 +39,22 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
         assert!(run.checks.iter().any(|check| check.claim == claim && check.passed), "{claim}");
     }
     let costs = table(&run, "matrix");
-    // Of the library there are 8 × 2 handles × (4 sets + 2 gets + 2 deletes) over loopback, half of them over a relay, all twice;
-    // by hand 2 links × 2 handles × 5, together 2 × 3; of Larder's own client 2 × (5 one by one, and 3 in each other way).
+    // Rows of the library: 8 option sets × 2 kinds of handle × (4 sets + 2 gets + 2 deletes) over loopback,
+    // half of these over the relay, all for two lengths. By hand: 2 links × 2 handles × 5, and 2 × 3
+    // together. Larder's client: 2 × (5 one by one, and 3 in each of three other ways).
     assert_eq!(costs.rows.len(), 2 * (8 + 4) * 2 * 8 + 20 + 6 + 2 * (5 + 3 * 3));
     let value = |labels: [&str; 6], column: &str| {
         costs.value("larder", &labels, column).unwrap_or_else(|| panic!("{labels:?} has no {column}")).median
     };
     for row in &costs.rows {
         assert!(row.note.is_empty(), "{row:?}");
-        // A handle that is closed after a request without a reply waits for nothing.
+        // A handle that is closed after each request without a reply has no barrier.
         let has_barrier = !(row.labels[2] == "churn" && row.labels[3] == "noreply");
         let barrier = row.values[1].as_ref().map(|barrier| barrier.median);
         assert_eq!(barrier.is_some_and(|barrier| barrier > 0.0), has_barrier, "{row:?}");
     }
     let one = |options| ["set", "8 B", "kept", "awaited", "loopback", options];
-    // A round trip over the relay cannot be shorter than the time for which the relay holds it.
+    // The relay holds each message, so a round trip takes at least that long.
     assert!(value(["set", "8 B", "kept", "awaited", "relay-1ms", "none"], "call") >= 1_000.0);
     assert!(value(one("BUFFER"), "segments") < 0.2 && value(one("none"), "segments") >= 1.5);
     if had_tracer(&run, "lab_matrix") {
@@ -64,7 +65,7 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
     }
     let effects = table(&run, "effects");
     let buffer = effects.value("larder", &["set", "kept", "awaited", "loopback", "BUFFER"], "8 B").unwrap();
-    // 64 requests of a buffer share a cost that one request has to itself: that shows on any machine, however busy.
+    // The 64 requests of a buffer share the cost of one send: that shows on any machine, however busy.
     assert!(buffer.median < 0.7, "{buffer:?}");
     let article = table(&run, "article");
     assert_eq!(article.rows.len(), 2 * 8);
@@ -89,7 +90,8 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
             .map(|column| figure(fault, client, column).unwrap_or(f64::NAN))
     };
     for client in ["as shipped", "by hand", "larder-client"] {
-        // Killed between two calls: all calls before are stored, all after return an error.
+        // The server is killed between two calls: all earlier calls are stored, and all later calls return an
+        // error.
         assert_eq!(
             row("server killed half-way", client),
             [3_000.0, 1_500.0, 1_500.0, 1_500.0, 0.0],
@@ -101,7 +103,7 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         let [calls, ok, stored, told, lost] = row("server full", client);
         assert!(ok == stored && ok + told == calls && told > 0.0 && lost == 0.0, "{client}");
     }
-    // A batch ends at its own bounds.
+    // A batch is sent as a whole, so the kill comes after the batch that has the 1,500th call.
     let together = ["by hand, 64 together", "larder-client, batch of 64"];
     for client in together {
         assert_eq!(
@@ -111,10 +113,10 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         );
         assert_eq!(figure("a value too large", client, "first error at call"), Some(1_500.0), "{client}");
     }
-    // A stream reports the errors in the end, each by its barrier.
+    // A stream reports its errors at the end, by its barriers.
     for client in ["larder-client, stream", "larder-client, quiet"] {
         let late = |fault| figure(fault, client, "errors in the end").unwrap();
-        // Others may be refused or unknown with it; what counts is that each is reported.
+        // Other writes may be refused with the large one, or be unknown; each of them must be reported.
         let [_, ok, stored, told, lost] = row("a value too large", client);
         assert!(ok == 3_000.0 && stored <= 2_999.0 && told == 0.0 && lost == 0.0, "{client}");
         assert!(late("a value too large") >= ok - stored, "{client}");
@@ -132,13 +134,13 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
         assert_eq!(row("exits, closes nothing", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
         assert_eq!(row("server stopped 300 ms", client), [3_000.0, 3_000.0, 3_000.0, 0.0, 0.0], "{client}");
     }
-    // An error is not reported if its reply is never read.
+    // Without a reply that is read, no error is reported.
     for client in ["NOREPLY", "BUFFER"] {
         assert_eq!(row("a value too large", client), [3_000.0, 3_000.0, 2_999.0, 0.0, 1.0], "{client}");
         let [calls, ok, stored, told, lost] = row("server full", client);
         assert!(ok == calls && told == 0.0 && lost > 0.0 && lost == calls - stored, "{client}");
     }
-    // Requests that wait in the library's buffer are lost with the process.
+    // Requests in the library's buffer are lost when the process exits.
     let [_, ok, stored, told, lost] = row("exits, closes nothing", "BUFFER");
     assert!(ok == 3_000.0 && told == 0.0 && lost > 0.0 && stored + lost == 3_000.0);
     assert_eq!(figure("none", "BUFFER", "visible after"), None, "half of it waits until something is read");

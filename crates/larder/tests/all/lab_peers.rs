@@ -1,5 +1,5 @@
-//! How the lab treats servers that are found under other names or are not what they should be, and its own children when it is
-//! interrupted.
+//! How the lab treats servers that have other names or are not the expected programs, and its own child
+//! processes when it is interrupted.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::folder::Folder;
@@ -21,7 +21,8 @@ fn lab(arguments: &[&str]) -> Command {
     command
 }
 
-/// A program called `name` in `folder` that is the real Redis, but does not know the option `without`, which has one value.
+/// Writes a program `name` into `folder` that runs the real Redis, without the option `without` and its
+/// value, as if it did not know it.
 fn redis_as(folder: &Path, name: &str, without: &str) {
     let path = folder.join(name);
     let script = format!(
@@ -74,14 +75,15 @@ fn a_peer_that_is_not_installed_says_how_to_get_it() {
     }
 }
 
-/// A folder like `target` with a larder binary in it, and the fetched programs, in a folder of a test.
+/// A folder like cargo's `target`, with the larder binary and these fetched programs, in a test's folder.
 fn target_in(folder: &Folder, fetched: &[(&str, &str)]) -> PathBuf {
     let home = folder.join("target");
     for inside in ["debug", "peers/bin"] {
         std::fs::create_dir_all(home.join(inside)).unwrap();
     }
-    // A link would be followed to where the peers of this machine may be. The file is copied by another process: a process that
-    // this one starts meanwhile would keep the copy open for writing, and it could not be run until then.
+    // The binary is copied: a link would lead to the real folder, where the peers of this machine may be.
+    // Another process copies it: a child that this process starts meanwhile would inherit the open file, and
+    // the copy could not be run until that child ends.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_larder")).arg(home.join("debug/larder")).status();
     assert!(copied.unwrap().success());
     for (name, program) in fetched {
@@ -142,7 +144,7 @@ fn newest_peers_are_taken_from_where_they_are_fetched_to() {
     assert_eq!(found, [("memcached-new", true), ("valkey-new", true), ("redis-new", true)]);
 }
 
-/// A server that answers everything with `answer`, and then closes the connection if `close`.
+/// A server that replies `answer` to everything, and then closes the connection if `close` is set.
 fn saying(answer: &'static [u8], close: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -265,7 +267,8 @@ fn every_command_on_collections_is_answered_as_it_must_be() {
     let named = "hget,hset,hset-new,sadd,sismember,zadd,zadd-new,zscore,zrank,zrange,lpush,lpop";
     let verbs: Vec<&str> = named.split(',').collect();
     let mut lab = lab(&["servers", "--quick", "--rounds", "1", "--visit-ms", "10", "--elements", "700"]);
-    // There are ten collections: each visit fills them anew, since another type is there or another command has changed them.
+    // There are ten collections. Each visit fills them again, since the collections have another type, or a
+    // command has changed them.
     lab.args(["--items", "7000", "--connections", "3", "--pipeline", "20", "--verb", named]);
     let output = lab.arg("--json").arg(&json).output().unwrap();
     let run = Run::read_json(&json).unwrap();
@@ -367,7 +370,7 @@ fn servers_of_one_name_are_refused() {
 #[test]
 fn a_file_that_cannot_be_written_is_told_before_minutes_have_gone() {
     for option in ["--report", "--json"] {
-        // If the lab looked for the server first it would say that the server is not there.
+        // The file is checked first: otherwise the error would be that the server is missing.
         let mut lab = lab(&["memory", "--no-larder", "--peer", "memcached", option, "/nowhere/out"]);
         refused(&lab.env("PATH", "/nowhere").output().unwrap(), 74, "/nowhere/out");
     }
@@ -437,7 +440,7 @@ fn results_that_are_there_are_kept_and_a_full_disk_loses_nothing_else() {
     run(&json_path, &["--force"]);
     Run::read_json(&json).unwrap();
     assert!(std::fs::read_to_string(&page).unwrap().contains("</html>"));
-    // A file that cannot be written is reported; the other file is written, and everything is printed.
+    // A file that cannot be written is reported; the other file is written, and the output is complete.
     std::fs::remove_file(&page).unwrap();
     let output = run("/dev/full", &[]);
     refused(&output, 74, "/dev/full: No space left on device");
@@ -459,7 +462,7 @@ fn a_run_that_was_not_valid_is_not_compared() {
     }
 }
 
-/// Processes whose command line has `word` in it.
+/// The command lines of all processes that contain `word`.
 pub fn processes(word: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
@@ -470,11 +473,12 @@ pub fn processes(word: &str) -> Vec<String> {
 #[test]
 fn an_interrupted_lab_leaves_no_server_behind() {
     for (at, signal) in (0..).zip(["INT", "TERM", "KILL"]) {
-        // A limit with which no other test starts a server, to know the children by.
+        // The children are recognized by a memory limit with which no other test starts a server.
         let memory_mb = 301 + 3 * (std::process::id() % 200) + at;
         let mark = format!("-m {memory_mb} ");
         let lab = lab(&["cas", "--memory-mb", &memory_mb.to_string()]);
-        // A program that a script starts in the background ignores the signal, and so would the lab.
+        // A script that starts a program in the background has it ignore this signal; `env` restores the
+        // default.
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(lab.get_program())

@@ -1,4 +1,5 @@
-//! The program as its users start it: the lab's experiments and their errors, what monitors get, and the page.
+//! The program as its users start it: the lab's experiments and their errors, replies to monitors, and the
+//! page.
 
 mod command_line;
 mod in_browser;

@@ -1,4 +1,4 @@
-//! What monitors get by HTTP: the figures of `stats` and INFO, in a form that scrapers accept, whatever else they ask for.
+//! What monitors get over HTTP: the figures of `stats` and INFO, in a form that scrapers accept.
 
 mod boards;
 mod hostile;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::web::{Page, Web};
 
-/// The most series of a scrape, and the most bytes, with some twenty classes and thirty commands in use.
+/// Most series and most bytes of a scrape, with some twenty classes and thirty commands in use.
 const SERIES_MAX: usize = 1_800;
 const BYTES_MAX: usize = 256 << 10;
 
-/// Metrics, and the keys of `stats` that have the same value.
+/// Metrics, and the keys of `stats` with the same value.
 const STATS: &[(&str, &str)] = &[
     ("memcached_commands_total{command=\"get\",status=\"hit\"}", "get_hits"),
     ("memcached_commands_total{command=\"get\",status=\"miss\"}", "get_misses"),
@@ -44,7 +44,7 @@ const STATS: &[(&str, &str)] = &[
     ("larder_evicted_unread_total", "evicted_unfetched"),
 ];
 
-/// Metrics of each class, and the words behind the class's number in `stats slabs` or `stats items` that have the same value.
+/// Metrics of each class, and the ends of the keys in `stats slabs` or `stats items` with the same value.
 const OF_CLASS: &[(&str, &str)] = &[
     ("memcached_slab_chunk_size_bytes", ":chunk_size"),
     ("memcached_slab_chunks_per_page", ":chunks_per_page"),
@@ -58,7 +58,7 @@ const OF_CLASS: &[(&str, &str)] = &[
     ("memcached_slab_items_reclaimed_total", ":reclaimed"),
 ];
 
-/// Metrics, and the fields of INFO that have the same value.
+/// Metrics, and the fields of INFO with the same value.
 const INFO: &[(&str, &str)] = &[
     ("redis_db_keys{db=\"db0\"}", "db0.keys"),
     ("redis_db_keys{db=\"db3\"}", "db3.keys"),
@@ -85,7 +85,7 @@ const INFO: &[(&str, &str)] = &[
     ("redis_errors_total{err=\"WRONGTYPE\"}", "errorstat_WRONGTYPE.count"),
 ];
 
-/// Does a bit of everything, by both protocols.
+/// Sends a few requests of many kinds, by both protocols.
 fn fill(web: &Web) {
     let mut text = web.text();
     for bytes in [50, 5_000, 50_000] {
@@ -125,7 +125,7 @@ fn fill(web: &Web) {
     redis.ask("SET other 1\r\n");
 }
 
-/// Compares again until nothing changes any more, and both sides are alike.
+/// Compares both sides until they no longer change and are equal.
 fn compare(web: &Web) {
     let (mut text, mut redis) = (web.text(), web.redis());
     let began = Instant::now();
@@ -158,7 +158,7 @@ fn differing(stats: &BTreeMap<String, f64>, info: &BTreeMap<String, f64>, page: 
     for class in classes {
         for (metric, key) in OF_CLASS {
             let of_items = stats.get(&format!("items:{class}{key}"));
-            // A class that holds only pieces, or only heads, has no items of its own.
+            // A class that has only pieces of large values, or only their heads, has no items of its own.
             if let Some(expected) = stats.get(&format!("{class}{key}")).or(of_items) {
                 hold(&format!("{metric}{{slab=\"{class}\"}}"), Some(expected), key);
             }
@@ -207,7 +207,7 @@ fn a_reset_is_seen_by_clients_and_not_by_scrapers() {
     let after = web.metrics("");
     for (series, value) in &before.series {
         let name = series.split('{').next().unwrap_or(series);
-        // A histogram's series have names of their own.
+        // A histogram's series have other names than its family, and may not fall either.
         if before.kinds.get(name).is_none_or(|kind| kind != "gauge") && !EXPORTERS_COUNTERS.contains(&name) {
             assert!(after.series.get(series).is_some_and(|now| now >= value), "{series} fell");
         }
@@ -255,7 +255,7 @@ fn every_place_answers_and_the_data_is_json() {
     let items = figures["figures"].as_array().expect("a list").iter().find(|one| one["name"] == "items");
     assert_eq!(items.expect("items")["kind"], "gauge");
     assert!(of("/api/v1/classes")["classes"].as_array().is_some_and(|classes| classes.len() > 2));
-    // Each command that may take long is measured, the others in one of some receives.
+    // Commands that may take long are always measured, others only in some receives.
     web.redis().until("INFO server\r\n", "\r\n\r\n");
     let mut text = web.text();
     (0..200).for_each(|_| assert_eq!(text.ask("touch none 1000\r\n"), "NOT_FOUND\r\n"));
@@ -275,7 +275,7 @@ fn every_place_answers_and_the_data_is_json() {
     assert_eq!(count, of_touches("measured_calls") as f64);
     assert_eq!(of("/api/v1/settings")["settings"]["num_threads"], "1");
     let mut talks: Vec<_> = (0..5).map(|_| web.text()).collect();
-    // They count as connections once they have been answered.
+    // A connection counts once it has got a reply.
     talks.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
     let all = of("/api/v1/connections?max=1000");
     let first = of("/api/v1/connections?max=2");
@@ -293,7 +293,7 @@ fn a_finding_is_told_everywhere_as_long_as_it_holds() {
     let finding = "larder_finding{rule=\"connections-near\",severity=\"warning\"}";
     assert_eq!(web.metrics("").series[finding], 0.0);
     let mut talks: Vec<_> = (0..18).map(|_| web.text()).collect();
-    // They count as connections once they have been answered.
+    // A connection counts once it has got a reply.
     talks.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
     let said = talks[0].until("stats doctor\r\n", "END\r\n");
     assert!(said.contains("STAT connections-near:evidence 18 of 20 connections are open\r\n"), "{said}");
@@ -335,7 +335,8 @@ fn one_screen_says_what_a_server_does_in_either_protocol() {
         let told: serde_json::Value =
             serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
         assert_eq!((code, told["figures"]["items"].as_f64()), (Some(0), Some(items)), "{scheme}: {said}");
-        // The figure has everything that counts against the limit: threads have more than that beside the items.
+        // The figure includes all that counts against the limit: threads take more than this beside the
+        // items.
         let used = told["figures"]["memory_bytes"].as_f64();
         assert!(used.is_some_and(|used| used > item_bytes + f64::from(256 << 10)), "{scheme}: {said}");
         let (code, said) = web.top(scheme, &["--once", "--show", "connections"]);
@@ -346,7 +347,7 @@ fn one_screen_says_what_a_server_does_in_either_protocol() {
     let (_, commands) = web.top("redis://", &["--once", "--show", "commands"]);
     assert!(commands.lines().any(|line| line.starts_with("| set ") && line.contains(" 21 |")), "{commands}");
     let (_, findings) = web.top("", &["--once", "--show", "findings"]);
-    // Findings about a busy machine are right.
+    // Findings about a busy machine are correct here.
     let machines = ["(cpu-starved)", "(stalls)", "(slow-clock)", "(swapping)"];
     let told = || {
         findings
@@ -358,7 +359,7 @@ fn one_screen_says_what_a_server_does_in_either_protocol() {
             || told().count() > 0 && told().all(|line| machines.iter().any(|rule| line.ends_with(rule))),
         "{findings}"
     );
-    // A server is not asked by HTTP: the command line is wrong.
+    // `larder top` does not connect by HTTP: this is a wrong command line.
     assert_eq!(web.top("http://", &["--once"]).0, Some(64));
 }
 
@@ -369,7 +370,7 @@ fn what_there_is_of_each_type_is_told_alike_wherever_it_is() {
     for line in ["SET s string", "SADD set a b c", "HSET hash f v"] {
         redis.ask(&format!("{line}\r\n"));
     }
-    // The largest string is known once some were looked at.
+    // The largest string is known after some were seen.
     let began = Instant::now();
     let stats = loop {
         let stats = text.until("stats types\r\n", "END\r\n");
@@ -405,7 +406,7 @@ fn what_workers_take_and_what_holds_them_up_is_told() {
     let mut text = web.text();
     let began = Instant::now();
     let page = loop {
-        // One receive has four requests, the next has one.
+        // One receive has four requests, and the next has one.
         for _ in 0..20 {
             text.until(&("get a b c\r\n".to_owned() + "get d\r\n"), "END\r\nEND\r\n");
             text.until("get e\r\n", "END\r\n");
@@ -454,11 +455,11 @@ fn what_workers_take_and_what_holds_them_up_is_told() {
     assert!(said.contains("), --slab-growth-factor (") && said.contains("(ineffective-option)"), "{said}");
 }
 
-/// Gauges that are called counters by the exporter from which they have their names.
+/// Gauges that the exporter whose names they have calls counters.
 const EXPORTERS_COUNTERS: [&str; 2] =
     ["memcached_slab_items_evicted_time_seconds", "memcached_slab_mem_requested_bytes"];
 
-/// Prometheus' own reader. Its remarks about names that others have chosen are no fault.
+/// Prometheus' own parser. Its remarks on names that the exporters chose are ignored.
 #[test]
 #[ignore = "peers: promtool"]
 fn promtool_reads_what_is_told() {
@@ -475,7 +476,7 @@ fn promtool_reads_what_is_told() {
     let output = promtool.wait_with_output().expect("it ends");
     let said =
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    // 3: it understood everything, and has a remark on style.
+    // Exit code 3: promtool could read everything, and has a remark on style.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{:?}: {said}", output.status);
     let own = said.lines().filter(|line| line.starts_with("larder_") || line.starts_with("process_"));
     let own: Vec<&str> = own.collect();

@@ -1,4 +1,4 @@
-//! How a run of the program ended.
+//! How a run of the program ended, and what it printed.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -6,20 +6,21 @@ use std::process::{Command, Output};
 use larder_lab::results::{Run, Table};
 use larder_testkit::folder::Folder;
 
-/// What the program printed on both of its outputs.
+/// What the program printed to both of its outputs.
 pub fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}", text(&output.stdout), text(&output.stderr))
 }
 
-/// Checks that the program ended with `code` of the table of `larder_lab::exit`, and gave the reason.
+/// Checks that the program ended with `code`, one of `larder_lab::exit`, and printed the reason.
 pub fn refused(output: &Output, code: u8, why: &str) {
     let said = said(output);
     assert!(said.contains(why) && !said.contains("panicked"), "{why:?} is not in {said}");
     assert_eq!(output.status.code(), Some(code.into()), "{said}");
 }
 
-/// Runs `larder lab` on a machine that may be busy; all its checks must hold but for those of time.
+/// Runs `larder lab` on a machine that may be busy; all its checks must pass, except those that depend on
+/// time.
 pub fn passing(arguments: &[&str]) -> Run {
     let folder = Folder::new("lab");
     let json = folder.join("out.json");
@@ -37,13 +38,13 @@ pub fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
     run.tables.iter().find(|table| table.id == id).unwrap_or_else(|| panic!("there is no table {id}"))
 }
 
-/// Whether the run had a tracer that counts system calls. Where it had none, `test` prints what it cannot check; past the
-/// harness, which keeps what a test prints that passes.
+/// Returns whether the run had a tracer that counts system calls. If not, it prints what `test` cannot check.
+/// It prints past the test harness, which hides the output of tests that pass.
 pub fn had_tracer(run: &Run, test: &str) -> bool {
     let tracer = run.settings.get("system calls").map_or("not counted", String::as_str);
     let had = !tracer.starts_with("not counted");
     if !had {
-        // The test does not fail if standard error is closed.
+        // A closed standard error does not fail the test.
         let _ = writeln!(std::io::stderr(), "{test}: NOT CHECKED: system calls of a request: {tracer}");
     }
     had

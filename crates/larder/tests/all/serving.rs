@@ -1,4 +1,4 @@
-//! Servers that listen elsewhere than at a port of 127.0.0.1.
+//! Servers that listen elsewhere than on a port of 127.0.0.1.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -12,8 +12,8 @@ use larder_testkit::PATIENCE;
 pub struct Serving(Child);
 
 impl Serving {
-    /// Starts a server with these options; waits until it answers as `target`. None where it has ended, as another process has
-    /// its port.
+    /// Starts a server with these options, and waits until it replies as `target`. Returns `None` if it ended
+    /// because another process has its port.
     pub fn start(options: &[&str], target: &str) -> Option<Serving> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
         let command = command
@@ -33,8 +33,8 @@ impl Serving {
         Some(serving)
     }
 
-    /// Starts a server at [::1], by the protocol of `scheme`, on a port that is appended to these options; returns it with its
-    /// target. None where the machine has no IPv6.
+    /// Starts a server at [::1] for the protocol of `scheme`, on a port that is appended to these options;
+    /// returns it with its target. Returns `None` if the machine has no IPv6.
     pub fn at_ipv6(scheme: &str, options: &[&str]) -> Option<(Serving, String)> {
         let free = || TcpListener::bind("[::1]:0").ok()?.local_addr().ok().map(|at| at.port().to_string());
         let start = || {
@@ -44,7 +44,7 @@ impl Serving {
             Some((Serving::start(&options, &target)?, target))
         };
         free()?;
-        // Another process may take a port that was free.
+        // Another process may take a port after it was found free.
         Some((0..5).find_map(|_| start()).expect("a server at [::1]"))
     }
 }

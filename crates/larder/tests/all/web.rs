@@ -1,4 +1,4 @@
-//! A server with its HTTP listener, and clients of both protocols and of HTTP that are not Larder's.
+//! A server with its HTTP port, and clients for both protocols and for HTTP that share no code with Larder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 
-/// A server with the port at which it shows its figures.
+/// A server, and the HTTP port at which it serves its metrics.
 pub struct Web {
     server: Server,
     pub port: u16,
-    /// The line of each head with user and password, including its end; empty at first.
+    /// The header line with user and password, including its line end; empty at first.
     pub user: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl Web {
         Web::start_at("-1", options)
     }
 
-    /// Starts a server with its HTTP listener on this port.
+    /// Starts a server with this HTTP port.
     pub fn start_at(port: &str, options: &[&str]) -> Web {
         let mut all = vec!["--http-port", port];
         all.extend(options);
@@ -41,7 +41,7 @@ impl Web {
         stream
     }
 
-    /// Sends these bytes; returns the whole answer.
+    /// Sends this request; returns the whole reply.
     pub fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
         // The server may have closed the connection of a request that it refused early.
@@ -65,7 +65,8 @@ impl Web {
         Page::read(body)
     }
 
-    /// Runs `larder top` on a port of both protocols; returns its exit code and what it prints. The target has `scheme` in front.
+    /// Runs `larder top` on the data port, with `scheme` in front of the target; returns its exit code and
+    /// its output.
     pub fn top(&self, scheme: &str, options: &[&str]) -> (Option<i32>, String) {
         let target = format!("{scheme}{}", self.server.address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -74,12 +75,12 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs `larder doctor`; returns its exit code and what it prints.
+    /// Runs `larder doctor` on the data port; returns its exit code and its output.
     pub fn doctor(&self, options: &[&str]) -> (Option<i32>, String) {
         self.doctor_by("", options)
     }
 
-    /// Runs `larder doctor` on a target with this scheme in front.
+    /// Runs `larder doctor` with `scheme` in front of the target.
     pub fn doctor_by(&self, scheme: &str, options: &[&str]) -> (Option<i32>, String) {
         let target = format!("{scheme}{}", self.server.address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -88,8 +89,8 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a command of the program that asks a server; returns its exit code and what it prints on both of its outputs. `login`
-    /// is the target's scheme, with user and password.
+    /// Runs a command of the program that connects to a server; returns its exit code and both of its
+    /// outputs. `login` is the target's scheme, with user and password.
     pub fn told_by(&self, words: &[&str], login: &str) -> (Option<i32>, String) {
         let target = format!("{login}{}", self.server.address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -98,7 +99,7 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Has the system stop the server for a while.
+    /// Stops the server's process for a while.
     pub fn stop_for(&self, pause: Duration) {
         let signal = |name: &str| {
             let status = Command::new("kill").args([name, &self.server.id().to_string()]).status();
@@ -113,7 +114,7 @@ impl Web {
         Talk { stream: self.server.connect().expect("it listens") }
     }
 
-    /// A client that speaks RESP from its first byte on.
+    /// A client whose first bytes are RESP.
     pub fn redis(&self) -> Talk {
         let mut talk = self.text();
         assert_eq!(talk.ask("*1\r\n$4\r\nPING\r\n"), "+PONG\r\n");
@@ -121,13 +122,13 @@ impl Web {
     }
 }
 
-/// How many keys a flat stream has: half of them have room in 16 MiB.
+/// Keys of a stream in which each is equally likely; 16 MiB hold half of them.
 const SHORT_KEYS: u64 = 100_000;
 const SHORT_VALUE_BYTES: usize = 200;
 
 impl Web {
-    /// Has a client of a server of 16 MiB ask for more than has room there, and store the keys that are not there, until the
-    /// server says what more memory would bring; returns the answer that says so.
+    /// A client reads more keys than a server of 16 MiB can hold, and stores those that are missing, until
+    /// the server's forecast is complete; returns the reply with the forecast.
     pub fn be_short(&self) -> String {
         let (mut text, mut random, began) = (self.text(), 1, Instant::now());
         let value = "v".repeat(SHORT_VALUE_BYTES);
@@ -136,7 +137,7 @@ impl Web {
                 text.look_aside("key-", SHORT_KEYS, &value, &mut random);
             }
             let told = self.get("/api/v1/forecast");
-            // With twice as much memory there is room for all: that is known last.
+            // Twice the memory would hold all keys: the forecast for that is complete last.
             let is_told = told.matches("\"vague\":false").count() >= 6;
             if is_told && told.contains("\"ready\":true") {
                 return told;
@@ -146,7 +147,7 @@ impl Web {
     }
 }
 
-/// The next of a sequence of numbers below `count`, the same at every run.
+/// The next of a sequence of numbers below `count`, the same in each run.
 pub fn below(random: &mut u64, count: u64) -> u64 {
     *random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
     (*random >> 33) % count
@@ -158,17 +159,17 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// The first line of the reply; also the line of an inline command of RESP.
+    /// Sends a request; returns the first line of the reply. An inline command of RESP works, too.
     pub fn ask(&mut self, request: &str) -> String {
         self.until(request, "\r\n")
     }
 
-    /// The first line of the reply to bytes that are no text.
+    /// Sends a request of any bytes; returns the first line of the reply.
     pub fn ask_bytes(&mut self, request: &[u8]) -> String {
         self.bytes_until(request, "\r\n")
     }
 
-    /// The reply, up to its end.
+    /// Sends a request; returns the reply up to `end`.
     pub fn until(&mut self, request: &str, end: &str) -> String {
         self.bytes_until(request.as_bytes(), end)
     }
@@ -185,8 +186,8 @@ impl Talk {
         String::from_utf8(reply).expect("text")
     }
 
-    /// Asks for 200 of `count` keys that begin with `prefix`, each as likely as any other, and stores the value for those that
-    /// are not there.
+    /// Reads 200 of `count` keys that begin with `prefix`, each equally likely, and stores the value for
+    /// those that are missing.
     pub fn look_aside(&mut self, prefix: &str, count: u64, value: &str, random: &mut u64) {
         let keys = [(); 200].map(|()| format!("{prefix}{:08}", below(random, count)));
         let gets = keys.iter().map(|key| format!("mg {key} k\r\n")).collect::<String>();
@@ -205,7 +206,7 @@ impl Talk {
         pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
     }
 
-    /// All numbers of INFO; those of a line of several are named `line.name`.
+    /// All numbers of INFO; if a line has several, they are named `line.name`.
     pub fn info(&mut self) -> BTreeMap<String, f64> {
         let head = "INFO everything\r\n";
         self.stream.write_all(head.as_bytes()).expect("it listens");
@@ -240,11 +241,11 @@ impl Talk {
     }
 }
 
-/// A scrape, read as strictly as the format is written.
+/// A scrape, parsed as strictly as the format is defined.
 pub struct Page {
-    /// Values by names with their labels.
+    /// Values by name and labels.
     pub series: BTreeMap<String, f64>,
-    /// Kinds of families.
+    /// The type of each family.
     pub kinds: BTreeMap<String, String>,
     pub bytes: usize,
 }
@@ -287,7 +288,8 @@ impl Page {
         page
     }
 
-    /// Checks that the bounds of a histogram ascend in their order, and so do the counts up to them, to the count of all.
+    /// Checks that the bounds of a histogram ascend, that their counts do not fall, and that the last count
+    /// is the count of all.
     fn histogram(&self, name: &str) {
         let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
         for (series, count) in &self.series {

@@ -1,6 +1,7 @@
-//! Chromium without a window, driven over two pipes: its debugging protocol is JSON, and a message ends in a zero byte.
+//! Chromium without a window, driven over two pipes: its debugging protocol is JSON, and a message ends in a
+//! zero byte.
 //!
-//! Everything that the browser reports is kept: lines of its console, requests, violations of a policy.
+//! The driver keeps all that the browser reports: lines of its console, requests, violations of a policy.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::folder::Folder;
@@ -14,10 +15,10 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use serde_json::{Value, json};
 
-/// The folder in which pictures are kept; none are if it is not set.
+/// The variable that names the folder for pictures; if it is not set, none are kept.
 const PICTURES: &str = "LARDER_PAGE_PICTURES";
 
-/// Two browsers would be slow together on a small machine.
+/// Only one browser runs at a time: two would be slow on a small machine.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// A browser with one page.
@@ -27,7 +28,7 @@ pub struct Browser {
     from: Receiver<Value>,
     last_id: u64,
     session: String,
-    /// The events that the browser sent on its own.
+    /// The events that the browser has sent.
     events: Vec<Value>,
     _folder: Folder,
     _alone: MutexGuard<'static, ()>,
@@ -41,12 +42,12 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// Starts a browser of this width and height whose page is empty.
+    /// Starts a browser of this width and height with an empty page.
     pub fn start(width: u32, height: u32) -> Browser {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = Folder::new("page");
         let mut command = Command::new("sh");
-        // The protocol is spoken on descriptors 3 and 4.
+        // The debugging protocol uses descriptors 3 and 4.
         command.args(["-c", "exec chromium \"$@\" 3<&0 4>&1 1>/dev/null 2>&1", "sh"]);
         command.args([
             "--headless=new",
@@ -99,7 +100,7 @@ impl Browser {
         browser
     }
 
-    /// Calls a method of the browser; returns what it answers.
+    /// Calls a method of the browser; returns its result.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         let id = self.last_id;
@@ -122,7 +123,7 @@ impl Browser {
         }
     }
 
-    /// Has pages that are opened from now on run this script before their own.
+    /// Has each page that is opened later run this script before its own.
     pub fn begin_with(&mut self, script: &str) {
         self.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": script }));
     }
@@ -133,7 +134,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// Sets what the system says that its user prefers.
+    /// Sets the preferences that the system reports, such as a dark theme.
     pub fn prefer(&mut self, features: &[(&str, &str)]) {
         let features: Vec<Value> =
             features.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
@@ -171,7 +172,7 @@ impl Browser {
         }
     }
 
-    /// Bytes of the page's heap, without garbage.
+    /// Bytes of the page's heap after a garbage collection.
     pub fn heap_bytes(&mut self) -> f64 {
         self.call("Performance.enable", json!({}));
         self.call("HeapProfiler.collectGarbage", json!({}));
@@ -204,7 +205,7 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", event);
     }
 
-    /// Keeps a picture of the whole page, if pictures are wanted.
+    /// Keeps a picture of the whole page, if the variable is set.
     pub fn picture(&mut self, name: &str) {
         let Some(folder) = std::env::var_os(PICTURES) else { return };
         let size =
@@ -219,10 +220,11 @@ impl Browser {
         std::fs::write(&path, bytes.expect("base64")).expect("a file");
     }
 
-    /// Checks that the page has written nothing to its console, broken no policy and sent requests only to its server. While the
-    /// server was gone the browser says so in the console: with `but_network` that is ignored.
+    /// Checks that the page has written nothing to its console, has broken no policy, and has sent requests
+    /// only to its server. With `but_network` the browser's messages about a server that was gone are
+    /// ignored.
     pub fn is_quiet(&mut self, origin: &str, but_network: bool) {
-        // The browser reports all that has happened before it answers.
+        // The browser reports all earlier events before it replies to this.
         assert_eq!(self.value("self.violations"), json!([]));
         let mut said = Vec::new();
         for event in &self.events {

@@ -1,4 +1,5 @@
-//! What changes while the page is open: the keys that clients ask for and their sizes, a key that becomes hot, an hour.
+//! What changes while the page is open: which keys clients read and how long their values are, a key that
+//! becomes hot, and an hour that passes.
 
 use std::time::{Duration, Instant};
 
@@ -9,25 +10,26 @@ use super::browser::Browser;
 use super::{data, open, origin, rows, traffic};
 use crate::web::{Web, below};
 
-/// Two sets of keys, each of which takes twice the 16 MiB of its server.
+/// Two sets of keys: prefix, number of keys, bytes of a value. Each takes twice the server's 16 MiB.
 const SMALL: (&str, u64, usize) = ("before:", 130_000, 200);
 const LARGE: (&str, u64, usize) = ("after:", 10_000, 3_000);
-/// By this uptime the server knows of a whole minute, and the page of what it finds there.
+/// By this uptime in seconds the server has a whole minute of history, and the page shows its findings.
 const KNOWN_S: f64 = 70.0;
 
-/// How many of ten requests are for the hot key.
+/// Of ten requests this many are for the hot key.
 const HOT_OF_TEN: u64 = 3;
 const HOT_PERCENT: f64 = 30.0;
-/// How far its share may be from the true one, in percent of all requests: 15 % of it.
+/// How far its measured share may be off, in percent of all requests: 15 % of the true share.
 const HOT_OFF_MAX: f64 = HOT_PERCENT * 0.15;
 
-/// The most that an hour of the page leaves on its heap.
+/// Most bytes that an hour of the page may add to its heap.
 const HEAP_BYTES_MAX: f64 = 20e6;
-/// Moments of one kind that the page keeps: `MOMENTS` of its script.
+/// Events of one kind that the page keeps: `MOMENTS` in its script.
 const MOMENTS: u64 = 64;
 
-/// Has the page's seconds pass as fast as it can work: its pause between two rounds is left out, and each answer with a history
-/// has one point more, of a second, with the newest values from the server, and a stall.
+/// Makes the page's seconds pass as fast as it can work. Its pause between two rounds is left out. Each reply
+/// with a history has one more point, for one second, with the server's newest values, and an event of a
+/// worker that was held up.
 const FAST: &str = r"(() => {
   const [later, ask] = [self.setTimeout, self.fetch];
   self.seconds = 0;
@@ -61,7 +63,7 @@ fn number(cell: &str) -> f64 {
     cell.split(' ').next().and_then(|text| text.replace(',', "").parse().ok()).unwrap_or(0.0)
 }
 
-/// The chunks' bytes of the class that has most of the memory, and its share of it in percent.
+/// The chunk size of the class with the most memory, and its share of the memory in percent.
 fn largest_class(browser: &mut Browser) -> (f64, f64) {
     let classes = rows(browser, "classes-table");
     let shares = classes.iter().filter_map(|row| Some((number(&row[0]), number(row.get(3)?))));
@@ -72,7 +74,7 @@ fn content(browser: &mut Browser, id: &str) -> String {
     browser.text(&format!("document.getElementById('{id}').textContent"))
 }
 
-/// Whether a shift of sizes was found and is not over, by the list of what happened.
+/// Whether a change of value sizes was found and is not over, by the page's list of events.
 fn is_shifting(marks: &str) -> bool {
     marks.matches("found: size-shift").count() > marks.matches("over: size-shift").count()
 }
@@ -99,7 +101,8 @@ fn a_working_set_that_shifts_to_other_keys_and_sizes_is_told() {
         let (prefix, (chunk_bytes, percent)) =
             (first(&mut browser, "prefixes-table"), largest_class(&mut browser));
         let (findings, marks) = (content(&mut browser, "findings"), content(&mut browser, "marks"));
-        // A store that has just become full moves some blocks, for its index and its ghosts: that has to be over.
+        // A store that has just become full moves some blocks for its index and its ghosts; this must be over
+        // first.
         let is_steady = !findings.contains("(size-shift)") && !is_shifting(&marks);
         if uptime_s >= KNOWN_S && is_steady && evictions > 0.0 && prefix == SMALL.0 && percent > 90.0 {
             assert!((200.0..400.0).contains(&chunk_bytes), "{chunk_bytes}");
@@ -110,7 +113,7 @@ fn a_working_set_that_shifts_to_other_keys_and_sizes_is_told() {
             "{uptime_s} s, {evictions}, {prefix}: {chunk_bytes}, {percent}; {findings}; {marks}"
         );
     }
-    // The chart that is open as a table has the last twenty seconds.
+    // The open table below the chart shows the last twenty seconds.
     let moves = "[...document.querySelectorAll('#chart-moving tbody td:nth-child(2)')].some(cell => parseFloat(cell.textContent) > 0)";
     let (began, mut has_moved) = (Instant::now(), false);
     loop {
@@ -162,7 +165,8 @@ fn a_hot_key_is_listed_with_its_share_and_found() {
         let shown = rows(&mut browser, "hot-table");
         let findings = content(&mut browser, "findings");
         let row: Vec<&str> = shown.iter().take(1).flatten().map(String::as_str).collect();
-        // Key, share with its error, …, reads, …, hit ratio and value, by ten seconds or more.
+        // The row's cells: key, share with its error, …, reads, …, hit ratio and value, over at least ten
+        // seconds.
         if let ["hot:one", share, _, _, "100.0 %", _, _, "100.0 %", "100 B", ..] = row[..]
             && (number(share) - HOT_PERCENT).abs() < HOT_OFF_MAX
             && share.contains(" % ± ")
@@ -188,7 +192,7 @@ fn an_hour_of_the_page_leaves_20_mb_on_its_heap_at_most() {
     browser.begin_with(FAST);
     browser.open(&origin(&web));
     browser.wait("document.querySelectorAll('#options-table tbody tr').length > 0");
-    // The page has all that it asked for until now. The events of an hour would fill the test's memory.
+    // The page has loaded. The browser's events about an hour of requests would fill the test's memory.
     for domain in ["Network", "Accessibility"] {
         browser.call(&format!("{domain}.disable"), json!({}));
     }
@@ -200,7 +204,7 @@ fn an_hour_of_the_page_leaves_20_mb_on_its_heap_at_most() {
     }
     println!("the page's heap, minute by minute: {heaps:?}");
     assert!(heaps.iter().all(|bytes| *bytes <= HEAP_BYTES_MAX), "{heaps:?}");
-    // The charts are full, and the list of what happened is bounded: a stall came with each second.
+    // The charts are full. The list of events is bounded, although each second brought a stall.
     let points = "document.querySelector('#tile-items polyline').getAttribute('points').split(' ').length";
     assert_eq!(browser.value(points), 120);
     let stalls = "[...document.querySelectorAll('#marks li')].filter(line => line.textContent.includes('a worker was held up')).length";

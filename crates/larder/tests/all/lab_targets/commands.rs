@@ -1,11 +1,11 @@
-//! `larder lab load` with commands of users, and with presets.
+//! `larder lab load` with commands that the user gives, and with presets.
 
 use super::targets::{figures, lab, memcached};
 use crate::outcome::refused;
 use larder_testkit::folder::Folder;
 use larder_testkit::process::{Program, Server};
 
-/// Sends commands on hashes, so many at this pace, and checks that they are answered as expected.
+/// Sends commands on hashes, with the options `pace`, and checks that the replies are the expected ones.
 fn hash_is_checked(target: &str, folder: &std::path::Path, pace: &[&str]) {
     let hash = [
         "--command",
@@ -94,7 +94,7 @@ fn a_turn_expects_the_value_that_it_sent() {
     let words = ["--pipeline", "8", "--requests", "320", "--keys", "50", "--connections", "1"];
     let (all, said) = figures(&target, &folder, &[&turn[..], &words].concat());
     assert_eq!((all["requests"], all["hits"]), (320.0, 160.0), "{said}");
-    // As many requests as a number can say are sent until the time is over.
+    // With the largest possible number of requests, the load runs until its time is over.
     let most = ["--requests", &u64::MAX.to_string(), "--seconds", "1", "--connections", "3"];
     let (all, said) = figures(&target, &folder, &[&turn[..4], &most].concat());
     assert!(all["requests"] > 0.0, "{said}");
@@ -136,11 +136,11 @@ fn presets_ask_what_they_are_called_after() {
         );
         assert!(all["swaps"] > 4_000.0 && all["refused swaps"] == 0.0, "{said}");
     }
-    // Each scan of 1 to 100 records by a sorted set is checked against what must be there.
+    // Each scan of 1 to 100 records of a sorted set is compared with the records that must be there.
     let target = format!("a=redis://{}", redis.address());
     let words = ["--preset", "ycsb-e", "--keys", "500", "--requests", "4000", "--connections", "4"];
     for pace in [&[][..], &["--rate", "2000"]] {
-        // A busy machine may be too slow for any rate.
+        // No speed is checked: a busy machine may be too slow for any rate.
         let (all, said) = figures(&target, &folder, &[&words[..], pace].concat());
         let scans = all["requests"] - all["sets"];
         assert!((all["sets"] / all["requests"] - 0.05).abs() < 0.02, "{said}");

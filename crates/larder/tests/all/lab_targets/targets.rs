@@ -1,4 +1,4 @@
-//! Helpers for tests of `larder lab load` on a target: the program, and what it wrote.
+//! What the tests of `larder lab load` on a target share: they run the program, and read what it wrote.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ pub fn memcached(address: SocketAddr) -> String {
     format!("a=memcached://{address}")
 }
 
-/// Runs a load on a target that may be flushed; all checks must hold that hold at any time. Returns the values of its row, and
-/// the output.
+/// Runs a load on a target that may be flushed; all checks must pass that do not depend on time. Returns the
+/// values of its row, and the output.
 pub fn figures(target: &str, folder: &Path, words: &[&str]) -> (BTreeMap<String, f64>, String) {
     let json = folder.join("out.json");
     let files = ["--flush-target", "--force", "--json", json.to_str().unwrap()];

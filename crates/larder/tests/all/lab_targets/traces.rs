@@ -10,8 +10,8 @@ use larder_testkit::folder::Folder;
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::process::{Program, Server};
 
-/// Each of 200 keys is set and read three times, and every tenth is deleted and read; ten more reads are of keys that are never
-/// set.
+/// 200 keys are each set and read three times; every tenth key is then deleted and read. Ten more reads are
+/// of keys that are never set.
 fn requests() -> Vec<(&'static str, String, usize)> {
     let mut all = Vec::new();
     for key in 0..200 {
@@ -26,7 +26,7 @@ fn requests() -> Vec<(&'static str, String, usize)> {
     all
 }
 
-/// These requests in each format, spread over so many seconds.
+/// These requests in each format, spread over `seconds` seconds.
 fn traces(seconds: usize) -> [(&'static str, String); 3] {
     let all = requests();
     let (mut twitter, mut watch, mut monitor) = (String::new(), String::from("OK\r\n"), String::from("OK\n"));
@@ -91,8 +91,9 @@ fn a_trace_keeps_its_times_as_they_are_scaled() {
         std::fs::write(&file, text).unwrap();
         let words = ["--trace", file.to_str().unwrap(), "--trace-speed", "1000", "--trace-format", format];
         let (all, said) = figures(&memcached(server.address()), &folder, &words);
-        // Twenty minutes, a thousand times as fast; the last request is due a little before the end. At their own speed they
-        // would take longer than any machine is late.
+        // A trace of twenty minutes is played a thousand times as fast; its last request is due a little
+        // before the end. At its own speed it would take longer than the limit here, which is beyond the
+        // delays of any machine.
         assert!((1.2..600.0).contains(&all["seconds"]), "{said}");
         assert_eq!(all["requests"], 850.0, "{said}");
         assert!(said.contains("from when they were due"), "{said}");
@@ -138,7 +139,7 @@ fn bad_lines_are_told_and_requests_end_a_trace() {
     refused(&load(&["--trace", "/nowhere/trace"]), 74, "/nowhere/trace: No such file");
 }
 
-/// A trace of two passes over a thousand objects of a kilobyte, as libCacheSim writes it.
+/// A trace in libCacheSim's format: two passes over a thousand objects of 1 kB.
 fn oracle() -> Vec<u8> {
     let record = |at: u32| {
         let next: i64 = if at < 1000 { i64::from(at) + 1000 } else { -1 };
@@ -166,7 +167,7 @@ fn a_trace_of_reads_is_filled_from_its_misses() {
     assert_eq!(counts(&all), [2000.0, 1000.0, 1000.0, 1000.0], "{said}");
     let (all, said) = figures(&target, &folder, &["--trace", path, "--trace-misses", "leave"]);
     assert_eq!(counts(&all), [2000.0, 0.0, 0.0, 2000.0], "{said}");
-    // A server that keeps all under one key is recognized by the values.
+    // A server that stores all values under one key is recognized by the values that it returns.
     let one_key = memcached(serve(Model { forgetful: true, ..Model::default() }));
     let output = lab(&["load", "--flush-target", "--target", &one_key, "--trace", path]);
     refused(&output, 1, "that are not its value");
@@ -177,7 +178,8 @@ fn misses_of_a_trace_are_those_of_the_cache_that_it_is_asked_of() {
     let folder = Folder::new("misses");
     let (file, json) = (folder.join("trace"), folder.join("out.json"));
     std::fs::write(&file, oracle()).unwrap();
-    // All of the trace fits in one cache, and nothing of the loop stays in the other; the oracle has a megabyte.
+    // The first cache holds the whole trace; in the second, no object of the loop stays until it is read
+    // again. The oracle has one mebibyte.
     for (capacity_bytes, share) in [(64 << 20, 50.0), (500_000, 100.0)] {
         let target = memcached(serve(Model { capacity_bytes, ..Model::default() }));
         let words = [
@@ -198,7 +200,7 @@ fn misses_of_a_trace_are_those_of_the_cache_that_it_is_asked_of() {
         let table = run.tables.iter().find(|table| table.id == "trace").unwrap();
         let misses = |server| table.value(server, &[], "misses").unwrap().median;
         assert_eq!(misses("a"), share, "{}", said(&output));
-        // A thousand items of 1001 to 1003 bytes fit in a mebibyte.
+        // A thousand items of 1001 to 1003 bytes fit one mebibyte.
         assert_eq!(misses("oracle, LRU by bytes"), 50.0, "{}", said(&output));
         assert!(
             run.notes.iter().any(|note| note.starts_with("50 % of the trace's reads are the first")),
@@ -225,7 +227,7 @@ fn a_trace_of_each_format_is_asked_of_every_peer() {
         let run = Run::read_json(&json).unwrap();
         let table = run.tables.iter().find(|table| table.id == "trace").unwrap();
         let misses = |server: &str| table.value(server, &[], "misses").unwrap().median;
-        // All of the trace fits in each server.
+        // Each server holds the whole trace.
         for server in ["larder", "memcached", "redis"] {
             assert_eq!(misses(server), misses("oracle, LRU by bytes"), "{format}: {}", said(&output));
         }

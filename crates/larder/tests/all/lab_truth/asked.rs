@@ -1,4 +1,4 @@
-//! Requests that are not what was asked for: mixes, rates without an end, options that mean nothing.
+//! Requests that differ from those that were asked for: mixes, rates without a limit, options without effect.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ fn a_mix_is_what_was_asked_for_whoever_owns_its_keys() {
             assert!((share - 0.5).abs() < 0.05, "{keys:?} {mix:?}: {share}");
         }
     }
-    // Swaps of keys that others change fail now and then, and both sides count them as failed.
+    // Swaps fail now and then because other connections change their key; both sides count them as failed.
     let words =
         ["--one-key", "--verb", "cas", "--connections", "16", "--pipeline", "4", "--requests", "20000"];
     let row = row(&folder, &words);
@@ -52,7 +52,7 @@ fn keys_in_turn_are_asked_of_by_those_who_have_some() {
                 let words = [&keys[..], &["--verb", verb, "--requests", "200"], pace].concat();
                 let row = row(&folder, &words);
                 assert!(row("requests") == 200.0 && row("errors") == 0.0, "{words:?}");
-                // At a rate a swap does not wait for its token.
+                // At a rate a swap may be sent before the reply that has its token.
                 if verb == "cas" && pace.is_empty() {
                     assert!(row("swaps") > 1.0 && row("refused swaps") == 0.0, "{words:?}");
                 }
@@ -61,7 +61,7 @@ fn keys_in_turn_are_asked_of_by_those_who_have_some() {
     }
 }
 
-/// A value that is too short to name its version is there all the same.
+/// Values that are too short to name their version are verified, too.
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn keys_that_are_set_and_deleted_are_verified_whatever_their_values_length() {

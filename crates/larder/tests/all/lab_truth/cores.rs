@@ -1,4 +1,4 @@
-//! Cores of a server or of the generator on which other processes run.
+//! Cores of a server or of the generator on which other processes run, too.
 
 use std::process::{Command, Output, Stdio};
 
@@ -8,7 +8,7 @@ use larder_testkit::stand_in::Burners;
 
 use super::{alone, lab, refused, said, written};
 
-/// A short visit.
+/// Options for a short visit.
 const FEW: [&str; 15] = [
     "servers",
     "--quick",
@@ -27,7 +27,7 @@ const FEW: [&str; 15] = [
     "--memory-mb",
 ];
 
-/// Cores that this process may use: servers get the first, the generator the last.
+/// Cores that this process may use: servers get the first, and the generator gets the last.
 pub fn cores() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
@@ -51,7 +51,7 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
         let run = written(&folder, &output);
         assert!(run.failed().any(|check| check.claim == "threads got their cores"), "{}", said(&output));
         std::fs::remove_file(folder.join("out.json")).unwrap();
-        // Where waiting is allowed there are figures, and the run says that it was allowed.
+        // If waiting is allowed there are results, and the run's settings say so.
         let output = lab(&[&FEW[..], &["64", "--wait-max", "100"]].concat(), &folder).output().unwrap();
         let run = written(&folder, &output);
         let check = run.checks.iter().find(|check| check.claim == "threads got their cores").unwrap();
@@ -73,7 +73,7 @@ fn of_two_labs_at_once_one_at_least_has_no_result() {
             words[at + 1] = value;
         }
         let mut command = lab(&words, folder);
-        // They run so long that neither has ended when the other begins.
+        // Both labs run long enough for their visits to overlap.
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     });
     let outputs = labs.map(|lab| lab.wait_with_output().unwrap());
@@ -100,7 +100,7 @@ fn a_load_on_a_server_whose_core_others_have_is_no_result() {
         let output = load(words);
         refused(&output, 1, "result not valid: threads got their cores (a: the server waited for its core ");
         let said = said(&output);
-        // If the generator itself is kept from its core, the server has little to wait for.
+        // If the generator has to wait for its core, the server may hardly have to.
         let share = |who: &str| {
             let (_, rest) = said.split_once(who).unwrap();
             rest.split_once(" %").unwrap().0.parse::<f64>().unwrap()

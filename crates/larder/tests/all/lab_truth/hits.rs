@@ -1,4 +1,4 @@
-//! Hit ratios of a cache whose hits are known, and what has to be known before they are compared.
+//! Hit ratios of a cache whose hits are known, and what the lab must know before it compares them.
 
 use std::path::Path;
 use std::process::Output;
@@ -71,7 +71,7 @@ fn a_warm_up_that_was_cut_off_is_no_result() {
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_counts_nothing_is_no_result() {
     let folder = Folder::new("uncounted");
-    // It does not count how many items it holds, either.
+    // This server does not count its items, either.
     let output = hitratio(Model { counts: false, ..Model::default() }, &["--flush-target"], &folder);
     refused(&output, 1, "a does not count hits and misses");
 }

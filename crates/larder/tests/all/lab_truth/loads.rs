@@ -1,5 +1,5 @@
-//! Loads whose server or generator does not tell the truth: keys that are one, counts of other requests, a generator that stands
-//! still.
+//! Loads with a server or a generator that does not work as it claims: all keys are one, counts are those of
+//! other requests, the generator stands still.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ use larder_testkit::stand_in::{Burners, proxy, switch, unchanged};
 
 use super::{alone, cores, lab, refused, said};
 
-/// A load on a server that speaks memcached's text; the machine may be busy.
+/// A load on a server that speaks memcached's text protocol; the machine may be busy.
 pub fn load(address: SocketAddr, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command
@@ -44,7 +44,7 @@ fn a_server_that_keeps_everything_under_one_key_fails_loads_that_only_write() {
     let one_key = || serve(Model { forgetful: true, ..Model::default() });
     let few = ["--verb", "set", "--keys", "100", "--requests", "2000"];
     refused(&load(one_key(), &few).output().unwrap(), 1, "wrong replies, the first:");
-    // A server that keeps its keys apart passes the same load, and the output says that the values were read.
+    // A server with separate keys passes the same load, and the output says that its values were read.
     let output = load(serve(Model::default()), &few).output().unwrap();
     assert!(
         output.status.success() && said(&output).contains("read back over another connection"),
@@ -54,7 +54,7 @@ fn a_server_that_keeps_everything_under_one_key_fails_loads_that_only_write() {
     one_key_refused(&["servers", "--load", "set"]);
 }
 
-/// An experiment that only writes, on a server that keeps everything under one key, has no result.
+/// Checks that an experiment that only writes has no result on a server that stores all values under one key.
 fn one_key_refused(experiment: &[&str]) {
     let folder = Folder::new(&format!("one-key-{}", experiment[0]));
     let target = format!("a=memcached://{}", serve(Model { forgetful: true, ..Model::default() }));
@@ -87,7 +87,7 @@ fn a_server_that_counted_something_else_fails_a_load() {
         "{}",
         said(&output)
     );
-    // The server counts none as ten, and hundreds as thousands.
+    // This server reports its hits with a 1 in front of the number: 0 becomes 10, and 1000 becomes 11000.
     let liar = proxy(serve(Model::default()), unchanged(), Arc::new(counts_more));
     refused(&load(liar, &few).output().unwrap(), 1, "result not valid: the server counted the same hits");
 }
@@ -96,7 +96,7 @@ fn a_server_that_counted_something_else_fails_a_load() {
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_is_two_fails_a_load() {
     let (one, other) = (serve(Model::default()), serve(Model::default()));
-    // The counts are those of another server.
+    // The counts come from another server.
     let strangers_books =
         switch(Arc::new(move |_, first: &[u8]| if first.starts_with(b"stats") { other } else { one }));
     let few = ["--verb", "get:1,set:1", "--keys", "100", "--requests", "400", "--connections", "4"];
@@ -105,7 +105,7 @@ fn a_server_that_is_two_fails_a_load() {
         1,
         "result not valid: the server counted the same",
     );
-    // The server is started anew in the middle, and later connections find the new one.
+    // The server is restarted in the middle: later connections find the new one.
     let (one, other) = (serve(Model::default()), serve(Model::default()));
     let restarted = switch(Arc::new(move |number, _: &[u8]| if number < 60 { one } else { other }));
     let output = load(restarted, &[&few[..], &["--churn", "1"]].concat()).output().unwrap();
@@ -151,7 +151,7 @@ fn a_starved_generator_was_busy_for_the_time_that_it_had() {
     let line = said.lines().find(|line| line.starts_with("generator CPU")).unwrap_or_default();
     let us: f64 =
         line.split_ascii_whitespace().nth(2).unwrap().trim_end_matches("µs/request").parse().unwrap();
-    // A system call to send and one to receive take longer than this on any machine.
+    // The system calls to send and to receive take longer than this on any machine.
     assert!(us > 0.5, "{said}");
 }
 
@@ -162,7 +162,7 @@ fn a_server_that_is_silent_for_too_long_ends_an_open_loop_while_requests_go_on()
     let workload = Workload::new(Protocol::Classic, Verb::Miss, Keyspace::new(100, 32));
     let mut load = Load::connect(&Address::Tcp(silent), &workload, workload.scripts(1), &[None]).unwrap();
     let arrivals = Arrivals { per_s: 100.0, poisson: false, seed: 1 };
-    // The limit is longer than any machine is late.
+    // The limit is longer than the delays of any machine.
     let (began, asked) = (Instant::now(), Duration::from_secs(600));
     let error = load.run_open(Check::Parse, arrivals, asked).unwrap_err();
     assert!(matches!(error, Error::Stalled { .. }), "{error}");
@@ -178,7 +178,7 @@ fn the_memory_of_a_target_that_was_used_is_no_result() {
     let few = ["memory", "--quick", "--no-larder", "--items", "100000", "--target", &target];
     server.control.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n").unwrap();
     refused(&lab(&few, &folder).output().unwrap(), 3, "a holds 1 items");
-    // When all is deleted the server is empty, and keeps the memory that it had.
+    // After all keys are deleted the server is empty, but keeps its memory.
     let hits = ["--verb", "hit", "--keys", "100000", "--seconds", "0.1", "--flush-target"];
     let fill = load(address, &hits).output().unwrap();
     assert!(fill.status.success(), "{}", said(&fill));

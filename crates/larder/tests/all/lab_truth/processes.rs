@@ -1,4 +1,4 @@
-//! Processes that are not the server: wrappers, proxies, and what they leave behind.
+//! Processes that are not the server itself: wrappers, proxies, and what they leave behind.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,8 +15,8 @@ use larder_testkit::stand_in::{proxy, script, unchanged};
 use super::{alone, lab, refused, said, written};
 use crate::lab_peers::processes;
 
-/// Writes a wrapper called `memcached` that starts this Larder beside itself, and waits for it. Both have the folder in their
-/// command line.
+/// Writes a wrapper called `memcached` that starts this Larder as its child, and waits for it. The command
+/// line of both contains the folder.
 fn wrapped_memcached(folder: &Path) {
     let larder = folder.join("larder");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_larder"), &larder).unwrap();
@@ -32,7 +32,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// A visit or two, whatever the machine.
+/// Options for a visit or two, on any machine.
 const FEW: [&str; 14] = [
     "--quick",
     "--rounds",
@@ -81,7 +81,7 @@ fn a_process_id_that_is_not_the_listeners_has_no_figures() {
     let spec = Spec { kind: Kind::Larder, program, memory_mb: 64, threads: 1, core: None, null: None };
     let server = Server::start(&spec).unwrap();
     let Address::Tcp(at) = server.control.address else { panic!("a TCP server") };
-    // This is like a container's forwarded port: the process that listens is not the one that reports.
+    // As with a container's forwarded port, the process that listens is not the one that reports its figures.
     let through = proxy(at, unchanged(), unchanged());
     let run = |address: SocketAddr| {
         let target = format!("a=memcached://{address}");
@@ -106,7 +106,8 @@ fn a_lab_that_is_killed_takes_wrappers_and_their_servers_with_it_without_setpriv
         wrapped_memcached(&folder);
         let mark = folder.display().to_string();
         let lab = lab(&["cas", "--no-larder", "--peer", "memcached", "--memory-mb", memory_mb], &folder);
-        // A program that a script starts in the background ignores the signal, and so would the lab.
+        // A script that starts a program in the background has it ignore this signal; `env` restores the
+        // default.
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(format!("PATH={}", folder.display()))

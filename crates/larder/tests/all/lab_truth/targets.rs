@@ -1,4 +1,4 @@
-//! Servers that were running before the lab: what they hold, and what becomes of that.
+//! Servers that were running before the lab: which items they hold, and what the lab does to these.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -46,7 +46,7 @@ fn a_target_that_holds_something_keeps_it_unless_it_may_go() {
         );
     }
     refused(&lab(&server, &LOAD), 3, "a holds 1 items");
-    // A load that only reads does no harm.
+    // A load that only reads changes nothing.
     let output = lab(&server, &[&LOAD[..], &["--verb", "get", "--no-fill"]].concat());
     assert!(output.status.success() && !said(&output).contains("written to"), "{}", said(&output));
     assert_eq!(server.control.ask("get a\r\n", "END\r\n").unwrap(), "VALUE a 0 1\r\n1\r\nEND\r\n");
@@ -92,13 +92,15 @@ fn a_target_that_is_another_program_with_other_settings_is_told_so() {
     }
 }
 
-/// Experiments for each way to connect that there is: scripts, dialogs, questions.
+/// Experiments that open connections in different ways: for scripts of requests, for requests that depend on
+/// replies, and for questions.
 const EXPERIMENTS: [&[&str]; 2] = [
     &["servers", "--load", "set", "--connections", "2", "--keys", "100", "--visit-ms", "20"],
     &["cas", "--clients", "2", "--visit-ms", "20"],
 ];
 
-/// The output and the files of these experiments on a target; whether two visits agree depends on the machine.
+/// The output and the files of these experiments on a target. Whether two visits agree depends on the
+/// machine, and is not checked.
 fn told(target: &str, folder: &Path) -> String {
     let (json, page) = (folder.join("out.json"), folder.join("out.html"));
     let mut all = String::new();
@@ -164,7 +166,7 @@ fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
     let server = process::Server::start_program(&Program::Larder, &options).unwrap();
     let address = server.address();
     let url = |scheme: &str, query: &str| format!("a={scheme}://{address}?{query}");
-    // Each connection makes its own handshake.
+    // Each new connection makes a handshake of its own.
     let churn = [&LOAD[..], &["--flush-target", "--churn", "2"]].concat();
     let output = at(&url("memcacheds", "ssl_cert_reqs=none"), &churn);
     assert!(output.status.success(), "{}", said(&output));
@@ -181,7 +183,8 @@ fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
     refused(&output, 64, "libmemcached has no TLS");
 }
 
-/// A certificate of 127.0.0.1 that has signed itself: the file of this name, and that of its key. Returns it as PEM.
+/// Writes a self-signed certificate for 127.0.0.1 and its key into files with this name; returns the
+/// certificate as PEM.
 fn certificate(folder: &Path, name: &str) -> String {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     std::fs::write(folder.join(format!("{name}.crt")), made.cert.pem()).unwrap();
@@ -221,15 +224,17 @@ fn the_cost_of_tls_has_all_rows_and_each_handshake_is_of_its_kind() {
     let all = said(&output);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
-    // The clients that shake hands beside plain requests need a core that is neither the servers', 0, nor the last.
+    // Clients that shake hands beside plain requests need a third core: neither core 0 of the servers nor the
+    // last.
     let cores = cores();
     let has_third = cores.iter().any(|&core| core != 0 && Some(&core) != cores.last());
-    // The rows are the head, five loads twice, two handshakes by two certificates, and one or two latencies.
+    // The rows are the head, five loads twice, two handshakes with two certificates each, and one or two
+    // latencies.
     assert_eq!(rows.len(), 1 + 5 * 2 + 2 * 2 + 1 + usize::from(has_third), "{all}");
     assert_eq!(text.contains("left out: p99 beside 500 handshakes/s"), !has_third, "{all}");
     let handshakes: Vec<&&str> = rows.iter().filter(|row| row.starts_with("| handshake, ")).collect();
     assert!(handshakes.len() == 4 && handshakes.iter().all(|row| !row.contains('–')), "{all}");
-    // A visit as short as this says nothing about bounds.
+    // In so short a visit the bounds may be met or missed.
     let last = text.lines().next_back().unwrap_or_default();
     assert!(last.ends_with(" bounds missed; medians of 1 rounds"), "{all}");
 }
@@ -258,7 +263,7 @@ fn unix_sockets_and_ipv6_are_targets_as_others() {
     let server = Serving::start(&["-s", &path], &target).unwrap();
     let all = told(&target, &folder);
     assert!(all.contains(&format!("unix:{path}")) && !all.contains("is shown: nobody"), "{all}");
-    // The null server beside it is reached by a Unix socket, too: by TCP it would be slower.
+    // The null server uses a Unix socket, too: over TCP it would be slower.
     for load in ["set 2×1 32 B", "2 clients, one request at a time"] {
         assert!(all.contains(&format!("(null server), {load}, text, Unix socket")), "{load}: {all}");
     }

@@ -1,4 +1,4 @@
-//! Servers that acknowledge writes but do something else with them.
+//! Servers that acknowledge writes without storing them as they should.
 
 use std::net::SocketAddr;
 
@@ -14,11 +14,13 @@ fn that(writes: Writes) -> SocketAddr {
 
 const FEW: [&str; 6] = ["--verb", "set", "--keys", "100", "--requests", "2000"];
 
-/// Experiments that only write, given before their target: one sends a request when the last is answered, one sends at a rate.
+/// Options of experiments that only write: the first sends a request when the last one is answered, the
+/// second sends at a rate.
 const CLOSED: [&str; 3] = ["servers", "--load", "set"];
 const OPEN: [&str; 5] = ["latency", "--mix", "set", "--percent", "10"];
 
-/// Checks that an experiment that only writes, on a server that does `writes` with them, has no result for this reason.
+/// Checks that an experiment that only writes has no result on a server that treats writes by `writes`, and
+/// that it gives this reason.
 fn experiment_refused(experiment: &[&str], writes: Writes, why: &str) {
     let folder = Folder::new(&format!("{}-{writes:?}", experiment[0]));
     let target = format!("a=memcached://{}", that(writes));
@@ -43,7 +45,7 @@ fn a_server_that_stores_nothing_fails_loads_that_only_write() {
     );
 
     experiment_refused(&CLOSED, Writes::Dropped, NOTHING);
-    // A trace that only writes is refused, too.
+    // A trace of writes only is refused, too.
     let folder = Folder::new("dropped");
     let file = folder.join("trace");
     let line = |key: u32| format!("{key},key{key},6,100,1,set,0\n");

@@ -1,4 +1,4 @@
-//! Boards and alerts that were made for memcached_exporter and redis_exporter find what they ask for.
+//! Dashboards and alerts that were made for memcached_exporter and redis_exporter find their series.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::web::{Page, Web};
 
 const BOARDS: &str = include_str!("boards.txt");
 
-/// One series that a board asks for.
+/// One series that a dashboard queries.
 struct Asked {
     line: &'static str,
     name: &'static str,
@@ -27,7 +27,7 @@ impl Asked {
         Asked { line, name, rate, labels: words.map(label).collect() }
     }
 
-    /// Why the board shows nothing for it, if so.
+    /// Why the dashboard would show nothing for this series; `None` if it would.
     fn lacks(&self, page: &Page) -> Option<String> {
         let Some(kind) = page.kinds.get(self.name) else { return Some(format!("{}: absent", self.line)) };
         if self.rate && kind != "counter" {
@@ -48,8 +48,8 @@ impl Asked {
     }
 }
 
-/// The series that boards ask for and do not find; and how many boards, series that are asked for, and series that Larder does
-/// not have there are.
+/// The series that dashboards query and do not find. Also three counts: dashboards, series that they query,
+/// and series that Larder does not have.
 fn lacking(page: &Page) -> (Vec<String>, [usize; 3]) {
     let (mut lacking, mut counts, mut at) = (Vec::new(), [0; 3], "");
     for line in BOARDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -75,7 +75,7 @@ fn boards_that_were_made_for_exporters_find_what_they_ask_for() {
     let began = Instant::now();
     loop {
         let (lacking, [boards, asked, not]) = lacking(&web.metrics(""));
-        // How many keys expire is counted only after the first request for it.
+        // The number of keys with an expiry is counted only after the first request for it.
         if lacking.is_empty() {
             assert!(boards == 6 && asked > 80 && not > 10, "{boards} boards, {asked} asked, {not} not");
             return;

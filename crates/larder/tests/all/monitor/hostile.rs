@@ -1,5 +1,5 @@
-//! Clients of the HTTP port that are slow, many, lost or hostile: each is refused with a reason, the next scraper is served, and
-//! the data port is not affected.
+//! Clients of the HTTP port that are slow, many, lost or hostile. Each is refused with a reason, the next
+//! scraper is served, and the data port is not affected.
 
 use larder_testkit::folder::Folder;
 use larder_testkit::timing::at_most;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::page::json;
 use crate::web::{Talk, Web};
 
-/// More clients than there are places for them.
+/// More clients than may connect at a time.
 const MANY: usize = 100;
 
 fn refused(web: &Web, request: &str) -> String {
@@ -39,7 +39,7 @@ fn who_asks_wrongly_is_told() {
         let told = refused(&web, &request);
         assert!(told.starts_with(status), "{request:?}: {told}");
     }
-    // None of it was carried out as a request of another protocol.
+    // No part of it was carried out as a request of another protocol.
     assert_eq!(web.text().until("get k\r\n", "END\r\n"), "END\r\n");
 }
 
@@ -54,7 +54,7 @@ fn many_who_say_nothing_or_go_on_for_ever_keep_no_scraper_waiting_for_long() {
     at_most(Duration::from_secs(3), crowded);
 }
 
-/// How long two requests take beside many clients that send nothing, or whose requests do not come to an end.
+/// The time of two requests beside many clients that send nothing, or whose requests never end.
 fn crowded() -> Duration {
     let web = Web::start(&["-t", "1"]);
     let mut data = web.text();
@@ -87,8 +87,8 @@ fn who_reads_no_answer_keeps_nobody_else_waiting() {
     at_most(Duration::from_secs(1), beside_greedy);
 }
 
-/// The longest time that a client of the data port waits beside clients that read no answers; the memory of their answers has its
-/// bound.
+/// The longest time that a client of the data port waits beside HTTP clients that do not read their replies;
+/// these replies take a limited amount of memory.
 fn beside_greedy() -> Duration {
     let web = Web::start(&["-t", "1"]);
     let line = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -97,7 +97,7 @@ fn beside_greedy() -> Duration {
             let mut stream = web.connect();
             stream.set_nonblocking(true).expect("a socket");
             for _ in 0..200 {
-                // Requests that do not fit are not sent: the server has stopped reading.
+                // Requests that the socket does not take are dropped: the server has stopped reading.
                 if stream.write(line.as_bytes()).is_err() {
                     break;
                 }
@@ -114,7 +114,7 @@ fn beside_greedy() -> Duration {
     }
     let reply_bytes = data.stats()["response_obj_bytes"];
     assert!(reply_bytes < f64::from(8 << 20), "{reply_bytes} bytes");
-    // It is given back minutes later: `admin/on_sim.rs` of the server says when.
+    // This memory is freed minutes later; `admin/on_sim.rs` of the server tests when.
     drop(greedy);
     longest
 }
@@ -138,7 +138,7 @@ fn a_pipeline_is_answered_in_order_and_a_late_head_is_told() {
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
-/// Clients each of which gives as long a description of itself as it may.
+/// Clients whose name, library and library version are as long as possible.
 fn talkative(web: &Web, clients: usize) -> Vec<Talk> {
     let text = |letter: &str| letter.repeat(1024);
     let greet = |_| {
@@ -173,7 +173,7 @@ fn a_list_of_talkative_clients_is_no_longer_than_an_answer_may_be() {
     assert_eq!((&told["truncated"], &told["all"]), (&true.into(), &CLIENTS.into()));
     let some = json(&web, "/api/v1/clients?max=10");
     assert_eq!((&some["truncated"], some["clients"].as_array().map(Vec::len)), (&false.into(), Some(10)));
-    // Clients that do not read these answers hold no more memory than the bound.
+    // The replies to clients that do not read them take no more memory than the limit.
     let line = "GET /api/v1/clients?max=4096 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let greedy: Vec<TcpStream> = (0..16)
         .map(|_| {
@@ -191,7 +191,7 @@ fn a_list_of_talkative_clients_is_no_longer_than_an_answer_may_be() {
     drop((greedy, all));
 }
 
-/// The answers of all places, one after the other.
+/// The replies of all paths, one after another.
 fn all_places(web: &Web) -> String {
     let index = web.get("/api/v1");
     let places = index.lines().filter_map(|line| line.split_whitespace().next()?.strip_prefix('/'));
@@ -231,7 +231,7 @@ fn nobody_is_told_a_password_by_http() {
             say(words);
         }
         assert!(web.get("/api/v1").starts_with("HTTP/1.1 401 "));
-        // The default user and its password.
+        // The user `default` and the password.
         web.user = "Authorization: Basic ZGVmYXVsdDpjYW5hcnktN2YzYQ==\r\n";
         let told = all_places(&web);
         assert!(told.contains("\"auth\"") && told.contains("\"config|set\""), "they are listed");
@@ -254,7 +254,7 @@ fn doctor_and_top_tell_no_password_whether_it_was_right_or_wrong() {
         for words in [&["doctor"][..], &["doctor", "--json"], &top] {
             let (code, said) = web.told_by(words, login);
             assert!(!said.contains("canary"), "{words:?} {login}: {said}");
-            // Codes of 64 and above mean that no server has answered.
+            // Codes of 64 and above: no server has replied, or it refused the login.
             assert_eq!(code.is_some_and(|code| code < 64), is_right, "{words:?} {login}: {said}");
         }
     }
@@ -291,11 +291,11 @@ fn keys_of_any_bytes_are_told_as_json_by_http() {
     }
 }
 
-/// `ann:secret` and `ann:wrong`, as a browser sends them.
+/// The headers for `ann:secret` and `ann:wrong`, as a browser sends them.
 const RIGHT: &str = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
 const WRONG: &str = "Authorization: Basic YW5uOndyb25n\r\n";
 
-/// Head of a request to a host, with more lines.
+/// The head of a request to a host, with these further lines.
 fn head(path: &str, host: &str, lines: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n")
 }
@@ -342,7 +342,7 @@ fn the_page_is_shown_to_users_alone_where_there_are_some() {
             let told = refused(&web, &head(path, "evil.example", RIGHT));
             assert!(told.starts_with("421"), "{path}: {told}");
         }
-        // There a password is not asked for, and a wrong one is ignored.
+        // This path needs no password, and a wrong one is ignored.
         for lines in ["", WRONG] {
             assert!(web.ask(&head("/healthz", "localhost", lines)).ends_with("ok\n"));
         }
@@ -358,7 +358,7 @@ fn the_page_is_shown_to_users_alone_where_there_are_some() {
 
 #[test]
 fn the_page_is_shown_to_users_of_clients_where_it_has_none_of_its_own() {
-    // `default:secret`.
+    // The header for `default:secret`.
     const CLIENT: &str = "Authorization: Basic ZGVmYXVsdDpzZWNyZXQ=\r\n";
     for (host, without) in [("127.0.0.1", "200"), ("0.0.0.0", "403")] {
         let web = Web::start(&["-t", "1", "--http-host", host, "--requirepass", "secret"]);
@@ -376,7 +376,7 @@ fn the_page_is_shown_to_users_of_clients_where_it_has_none_of_its_own() {
         assert!(told.starts_with("200"), "{host}: {told}");
         let told = refused(&web, &head("/", "localhost", RIGHT));
         assert!(told.starts_with("401"), "nobody here is called so: {told}");
-        // A password that clients no longer need is not needed here from then on.
+        // When clients no longer need a password, the page needs none, either.
         let mut redis = web.text();
         assert_eq!(redis.ask("*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n"), "+OK\r\n");
         assert_eq!(redis.ask("CONFIG SET requirepass \"\"\r\n"), "+OK\r\n");
@@ -387,13 +387,14 @@ fn the_page_is_shown_to_users_of_clients_where_it_has_none_of_its_own() {
 
 #[test]
 fn a_user_is_shown_what_its_rights_are_and_no_less_than_nobody() {
-    // `app:pw` and `seer:pw`.
+    // The headers for `app:pw` and `seer:pw`.
     const APP: &str = "Authorization: Basic YXBwOnB3\r\n";
     const SEER: &str = "Authorization: Basic c2Vlcjpwdw==\r\n";
     let users = ["--acl-user", "app on >pw -@all", "--acl-user", "seer on >pw -@all +info +client|list"];
     let told = |web: &Web, lines: &str| refused(web, &head("/api/v1/now", "localhost", lines));
     let closed = Web::start(&[&["-t", "1", "--requirepass", "secret"][..], &users].concat());
-    // Another user is asked for as often as this one comes: its password was right, and the rights are missing.
+    // Each time, the reply asks for another user: this one's password is right, but the user lacks the
+    // rights.
     for _ in 0..2 {
         assert!(told(&closed, APP).starts_with("401"), "{}", told(&closed, APP));
     }
@@ -412,7 +413,8 @@ fn those_who_guess_passwords_keep_no_scraper_waiting() {
     let users = folder.write("users", "ann:secret\n");
     let web = Web::start(&["-t", "1", "--http-auth-file", &users]);
     let mut data = web.text();
-    // All guess at once, and do not wait for an answer. The guesses of a pipeline are checked one at a time.
+    // All clients guess at the same time, without waiting for replies. The guesses of a pipeline are checked
+    // one at a time.
     let guesses: Vec<TcpStream> = (0..MANY)
         .map(|_| {
             let mut stream = web.connect();
@@ -427,10 +429,10 @@ fn those_who_guess_passwords_keep_no_scraper_waiting() {
     }
     assert!(!web.metrics("").series.is_empty());
     drop(guesses);
-    // The right password is checked once the guesses before it have been.
+    // The right password is checked after the guesses that came before it.
     let told = web.ask(&head("/api/v1/now", "localhost", RIGHT));
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
-    // Of two thousand guesses only so many were checked as the pauses between them had room for.
+    // Wrong guesses are followed by pauses, so only some of the two thousand were checked.
     let failed = web.metrics("?family=larder").series["larder_http_wrong_passwords_total"];
     assert!(failed >= 1.0 && failed < (MANY * 20) as f64, "{failed}");
 }
@@ -460,7 +462,7 @@ fn names_of_keys_are_hidden_where_it_is_asked_for() {
         !hidden
     };
     assert!(shown(&[]));
-    // With `--requirepass` the readers of the page have to have a password as clients do.
+    // With `--requirepass` readers of the page need a password, as clients do.
     assert!(shown(&["--requirepass", "pwd"]));
     assert!(!shown(&["--http-hide-keys"]));
     assert!(!shown(&["-X"]));

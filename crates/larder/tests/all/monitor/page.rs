@@ -1,5 +1,5 @@
-//! The page's files and the data that it is drawn from: their headers, that the data are the server's figures, and that they
-//! contain neither values nor hidden keys.
+//! The page's files, and the data that it draws: their headers, that the data are the server's figures, and
+//! that they contain neither values nor hidden keys.
 
 use larder_testkit::PATIENCE;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const ASSETS: &[(&str, &str)] = &[
     ("/vendor/uPlot-1.6.32.css", "text/css; charset=utf-8"),
 ];
 
-/// All places that answer with JSON.
+/// All paths whose replies are JSON.
 const DATA: &[&str] = &[
     "now",
     "figures",
@@ -150,7 +150,7 @@ fn memory_is_told_to_the_byte_and_spans_are_all_somebodys() {
                 page.series.keys().filter(|key| key.starts_with("larder_memory_bytes{")).count(),
                 uses.len()
             );
-            // A cell has four bytes: each three bytes are four letters.
+            // A cell has four bytes; base64 writes three bytes as four letters.
             let cells = map["cells"].as_str().expect("cells");
             assert_eq!(cells.len() as u64, (whole(&map["spans"]) * 4).div_ceil(3) * 4);
             assert_eq!(whole(&map["spans_per_cell"]), 1);
@@ -173,7 +173,7 @@ fn a_history_grows_by_a_point_a_second_and_says_what_happened() {
         assert!(began.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(20));
     };
-    // The answer does not say when the first point began: no request is counted in it.
+    // The reply does not say when the first point began, so no request is sent during it.
     while points(&json(&web, "/api/v1/history")) == 0 {
         wait();
     }
@@ -182,7 +182,7 @@ fn a_history_grows_by_a_point_a_second_and_says_what_happened() {
         gets += 1;
         wait();
     }
-    // The last of these requests may be in a point that is not over.
+    // The last of these requests may be in a point that is not complete yet.
     let asked_in = points(&json(&web, "/api/v1/history")) + 2;
     while points(&json(&web, "/api/v1/history")) < asked_in {
         wait();
@@ -202,7 +202,7 @@ fn a_history_grows_by_a_point_a_second_and_says_what_happened() {
     let (ends, misses) = (told["end_ms"].as_array().expect("ends"), &told["series"]["memcached_misses"]);
     let misses = misses.as_array().expect("a series");
     assert_eq!(ends.len(), misses.len());
-    // The sum of all points is the number of requests.
+    // The sum over all points is the number of requests.
     let (mut counted, mut before) = (0.0, None);
     for (end, rate) in ends.iter().zip(misses) {
         let end = whole(end) as f64;
@@ -222,11 +222,12 @@ fn a_history_grows_by_a_point_a_second_and_says_what_happened() {
     }
 }
 
-/// The key and the value of the commands that are listed as slow.
+/// The key and the value in commands that are listed as slow.
 const KEY: &str = "<b>\u{2028}\"mykey'</b>";
 const VALUE: &str = "a value that is nobody's business";
 
-/// Has three commands listed as slow: one with a key of text, one with a key that is no text, one without a key.
+/// Makes three commands that are listed as slow: one with a key of text, one with a binary key, one without a
+/// key.
 fn be_slow(web: &Web) {
     let mut redis = web.redis();
     assert_eq!(redis.ask("CONFIG SET slowlog-log-slower-than 0\r\n"), "+OK\r\n");
@@ -280,7 +281,7 @@ fn keys_are_hidden_where_clients_or_the_one_who_asks_may_not_list_them() {
                 let answer = web.get(&format!("/api/v1/{place}"));
                 assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains("mykey"), "{place}");
             }
-            // `default:not-told`, and `mon:pw`, which may not call KEYS.
+            // The headers for `default:not-told`, and for `mon:pw`, a user without the right to call KEYS.
             web.user = "Authorization: Basic ZGVmYXVsdDpub3QtdG9sZA==\r\n";
             assert_eq!(slow(&web)["keys_hidden"], false);
             web.user = "Authorization: Basic bW9uOnB3\r\n";
@@ -398,7 +399,7 @@ fn prefixes_are_told_with_what_they_take_in_every_place() {
 #[test]
 fn prefixes_are_counted_exactly_whichever_worker_has_the_connection() {
     let web = Web::start(&["-t", "3", "-m", "64"]);
-    // The worker with the fewest connections gets the next: so each has some of these.
+    // A new connection goes to the worker with the fewest: so each worker has some of these.
     let mut talks: Vec<_> = (0..6).map(|_| web.text()).collect();
     assert_eq!(talks[0].ask("stats detail on\r\n"), "OK\r\n");
     for (n, talk) in talks.iter_mut().enumerate() {
@@ -413,7 +414,7 @@ fn prefixes_are_counted_exactly_whichever_worker_has_the_connection() {
     let expected: String =
         std::iter::once("PREFIX all get 60 hit 60 set 60 del 6\r\n".into()).chain(own).collect();
     assert_eq!(dump, format!("{expected}END\r\n"));
-    // What was reset is counted from the beginning.
+    // After a reset the counts begin at zero again.
     talks[1].ask("stats reset\r\n");
     assert_eq!(talks[2].until("stats detail dump\r\n", "END\r\n"), "END\r\n");
     talks[3].ask("set again:k 0 0 1\r\nx\r\n");
@@ -444,7 +445,7 @@ fn times_of_requests_are_told_in_three_parts_that_add_up_to_no_more_than_a_clien
         let some = row["count"].as_u64().is_some_and(|count| count > 0);
         assert_eq!(some, row["protocol"] == "memcached", "{row}");
     }
-    // The server times a dozen turns in a row, ten times a second: with so few, all of them.
+    // Ten times a second the server times a dozen turns in a row; with so few turns it times all of them.
     assert!(receives > waits.len() as u64 / 4, "{receives} of {}", waits.len());
     let points = told["end_ms"].as_array().expect("points").len();
     let rows = told["rows"].as_u64().expect("rows") as usize;
@@ -460,7 +461,7 @@ fn times_of_requests_are_told_in_three_parts_that_add_up_to_no_more_than_a_clien
         sum += medians[medians.len() / 2];
     }
     assert!(sum > 500 && sum < median_wait, "{sum} ns of {median_wait}");
-    // A scraper gets the same requests, and those that came since.
+    // A scraper gets these requests, and later ones.
     let page = web.metrics("");
     let mut mean_ns = 0.0;
     for stage in ["queue", "service", "reply"] {
@@ -493,7 +494,7 @@ fn a_server_that_is_short_of_memory_says_in_every_place_what_more_would_bring() 
     let ages = json(&web, "/api/v1/ages");
     let evicted = ages["evicted"].as_array().expect("parts").iter();
     let evicted = evicted.filter_map(|part| part["items"].as_u64()).sum::<u64>() as f64;
-    // Upkeep may evict meanwhile.
+    // Upkeep may evict items between the two replies.
     let evictions = [&page, &web.metrics("")].map(|page| page.series["larder_evictions_total"]);
     assert!(evictions[0] <= evicted && evicted <= evictions[1], "{evicted} of {evictions:?}");
     let told: Value = serde_json::from_str(told.split_once("\r\n\r\n").expect("a head").1).expect("JSON");
@@ -530,7 +531,7 @@ fn settings_say_what_was_given_what_has_no_effect_and_what_was_changed() {
         "--requirepass",
         "not-told",
     ]);
-    // `default:not-told`.
+    // The header for `default:not-told`.
     web.user = "Authorization: Basic ZGVmYXVsdDpub3QtdG9sZA==\r\n";
     let mut redis = web.text();
     assert_eq!(redis.ask("*2\r\n$4\r\nAUTH\r\n$8\r\nnot-told\r\n"), "+OK\r\n");
