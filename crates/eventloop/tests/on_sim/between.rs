@@ -30,9 +30,9 @@ struct Lumpy {
     given: VecDeque<u8>,
     unsent: VecDeque<u8>,
     greeted: bool,
-    /// The handshake takes this many microseconds of this clock.
+    /// The handshake moves this clock by this many microseconds.
     greets_in: Option<(Time, u64)>,
-    /// The stream is worn after this many records.
+    /// After this many records the stream reports that it is worn out.
     carries: usize,
 }
 

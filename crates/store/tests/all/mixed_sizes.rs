@@ -143,7 +143,7 @@ fn what_is_written_once_and_read_late_is_there_whatever_its_size() {
         let hits = late(distance, equal_bytes, 0);
         assert!(hits.iter().all(|&hits| hits >= LEAST), "{distance}, {equal_bytes}: {hits:.3?} of {SIZES:?}");
     }
-    // At a distance of half the memory, one store in five gives the memory of large values to smaller ones
+    // At a distance of half the memory, one store in five gives the memory of large values to others
     // (decision 0006).
     let runs = [0, 1, 2, 3, 4].map(|seed| late(0.5, true, seed));
     let medians: [f64; SIZES.len()] = std::array::from_fn(|size| {

@@ -110,8 +110,7 @@ fn as_many_spans_are_moved_as_is_said_while_some_cannot_be() {
     let spans =
         |id: u8| store.classes(NOW).iter().find(|class| class.id == id).map_or(0, |class| class.spans);
     let (largest, to) = (store.classes(NOW).last().unwrap().id, 20);
-    // A pinned value has six pieces, in different spans: a third of the values keeps at least a third of the
-    // spans.
+    // A pinned value has six pieces: a third of the values keeps a third of the spans.
     let pins: Vec<_> = (0..13).map(|name| pin(&mut worker, name)).collect();
     assert_eq!((worker.enter(NOW).reassign(Some(largest), Some(to), 16), spans(to)), (16, 16));
     let pins: Vec<_> = (13..40).map(|name| pin(&mut worker, name)).chain(pins).collect();

@@ -46,7 +46,7 @@ pub enum Role {
     Thinner,
 }
 
-/// The first roles, for a store that evicts. (Seeds draw from this list: it stays as it is.)
+/// The first roles that there were, for a store that evicts.
 pub const ALL: [Role; 11] = [
     Role::Flusher,
     Role::Grower,
@@ -241,7 +241,7 @@ pub struct Compacted {
 const PERIOD_MS: u64 = 2_000;
 const PERIOD_STEPS: u64 = 8;
 
-/// Databases that are flushed and swapped, by their names.
+/// The names of the databases that are flushed and swapped.
 pub const DATABASES: [u8; 4] = [0, 3, 7, 15];
 
 /// Walks in one batch: together they take some 10 ms.

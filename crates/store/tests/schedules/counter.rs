@@ -16,7 +16,7 @@ const KEYS: u64 = 4;
 /// The writes of each counter, by their tokens: generation and count.
 pub type Notes = BTreeMap<u64, BTreeMap<u64, (u64, u64)>>;
 
-/// Adds `count` threads that raise counters so many times.
+/// Adds `count` threads that each raise counters `steps` times.
 pub fn join(cast: &mut Cast, count: u64, steps: u64) {
     for _ in 0..count {
         cast.main("counter", move |actor| {

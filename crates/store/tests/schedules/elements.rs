@@ -21,7 +21,7 @@ const FAR: u64 = 1 << 45;
 /// Members of a set. The first four without the long one fit a leaf; all of them need a tree.
 const MEMBERS: u64 = 60;
 
-/// What was acknowledged.
+/// Acknowledged writes.
 #[derive(Default)]
 struct Known {
     counts: BTreeSet<i64>,

@@ -108,7 +108,7 @@ fn carry(actor: &mut Actor) {
     });
 }
 
-/// Takes an element out of a list, and pins it.
+/// Pops an element from a list, and pins it.
 fn pop(actor: &mut Actor) -> Option<Pinned> {
     actor.batch(|guard, stage, random| {
         let key = guard.key([LIST, OTHER][random.below(2) as usize]);

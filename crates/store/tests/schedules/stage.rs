@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When the clock starts.
+/// The time at which the store's clock starts, in milliseconds.
 pub const NOW: u64 = 1_700_000_000_000;
 /// A batch that waits more often than this waits for too long. Removing flushed items from a segment takes up
 /// to 500,000 turns, and in the worst schedule another thread waits for each of them. One batch may meet this

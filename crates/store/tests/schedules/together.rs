@@ -31,7 +31,7 @@ pub fn join(cast: &mut Cast, steps: u64) {
     }
 }
 
-/// Gives the first `count` keys one number, higher than before.
+/// Writes the same number, higher than all before, to the first `count` keys.
 fn write(actor: &mut Actor, count: u64) {
     actor.batch(|guard, stage, random| {
         let names: Vec<String> = (0..count).map(name).collect();
