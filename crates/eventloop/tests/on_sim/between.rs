@@ -20,8 +20,8 @@ const AHEAD_BYTES: usize = 20_000;
 const GIVEN_BYTES: usize = 700;
 const TAKEN_BYTES: usize = 900;
 
-/// A stream of records: a byte with the length, then that many bytes. It delivers only complete records, receives more than it
-/// delivers, and accepts more bytes than the system does.
+/// A stream of records: a byte with the length, then that many bytes. It delivers only complete records,
+/// receives more than it delivers, and accepts more bytes than the system does.
 struct Lumpy {
     inner: SimStream,
     /// Bytes from the system, from the beginning of a record on.

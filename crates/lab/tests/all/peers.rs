@@ -1,7 +1,7 @@
 //! The generator against real servers: both count the same.
 //!
-//! These tests need the servers of Debian's packages memcached and redis-server, and run where those are installed: `cargo test
-//! -p larder-lab --test all peers:: -- --ignored`.
+//! These tests need the servers of Debian's packages memcached and redis-server, and run where those are
+//! installed: `cargo test -p larder-lab --test all peers:: -- --ignored`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The report in a browser: it draws every picture, writes no message to the console, and makes no request.
 //!
-//! Needs Debian's package chromium: `cargo test -p larder-lab --test all report:: -- --ignored`. `LARDER_REPORT_SHOTS=<folder>`
-//! keeps pictures of the page in light and dark.
+//! Needs Debian's package chromium: `cargo test -p larder-lab --test all report:: -- --ignored`.
+//! `LARDER_REPORT_SHOTS=<folder>` keeps pictures of the page in light and dark.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -67,7 +67,7 @@ impl Contents {
         self.expired_bytes as f64 / self.bytes.max(1) as f64
     }
 
-    /// Stores a key, and notes which items left the store for it; returns whether one of them had not expired.
+    /// Stores a key, and notes which items left the store for it; returns whether one had not expired.
     fn set(&mut self, worker: &mut Worker, now: u64, name: u64, bytes: u64, expires_at: u64) -> bool {
         let before = self.evicted;
         store_one(worker, now, name, bytes, expires_at);

@@ -41,7 +41,8 @@ fn element(n: usize) -> String {
     if n % 40 == 5 { format!("{:x<17000}", name(n)) } else { name(n) }
 }
 
-/// Stores collections of every type and of many sizes: returns their keys, their types, and how many elements each has.
+/// Stores collections of every type and of many sizes: returns their keys, their types, and how many elements
+/// each has.
 fn collections(guard: &mut Guard<'_>) -> Vec<(String, Type, usize)> {
     let mut made = Vec::new();
     for elements in [1, 2, 3, 7, 20, 60, 200, 600, 2_000] {

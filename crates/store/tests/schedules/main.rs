@@ -407,8 +407,8 @@ fn writes_wait_for_no_walk() {
     });
 }
 
-/// Watches beside growth and merges: each write sets the flag of a watch, and the bucket's mark ends with the
-/// watch.
+/// Watches beside growth and merges: each write sets the watch's flag, and the bucket's watched bit ends with
+/// the watch.
 #[test]
 fn watches_see_every_write_and_end() {
     explore("watching", 100, |cast| {

@@ -1,4 +1,5 @@
-//! Records as networks and attackers send them: cut at every byte, joined, changed, repeated, omitted, reordered.
+//! Records as networks and attackers send them: cut at every byte, joined, changed, repeated, omitted,
+//! reordered.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,5 @@
-//! Records that no rustls client would send, sealed with the keys of a real handshake: any type and any plaintext.
+//! Records that no rustls client would send, sealed with the keys of a real handshake: any type and any
+//! plaintext.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
