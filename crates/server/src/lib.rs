@@ -213,6 +213,9 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     if rustix::process::geteuid().is_root() {
         tracing::warn!("it runs as root: with -u USER it would not");
     }
+    for (option, why) in options::given_for_nothing(&config) {
+        tracing::info!(%option, "accepted without effect: {why}");
+    }
     if let Some(warning) = no_http {
         tracing::warn!("{warning}");
     }

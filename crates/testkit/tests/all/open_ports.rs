@@ -150,6 +150,13 @@ fn what_others_are_shown_by_http_and_whose_passwords_they_see_is_told() {
 }
 
 #[test]
+fn an_option_without_effect_has_a_line_in_the_log() {
+    let options = ["-l", "127.0.0.1", "--redis-port", "0", "-v", "-o", "ssl_kernel_tls"];
+    let said = Started::new(&options).end_when_said("option=-o ssl_kernel_tls");
+    assert_eq!(said.matches("accepted without effect: records are sealed here").count(), 1, "{said}");
+}
+
+#[test]
 fn a_log_that_nobody_reads_stops_nobody() {
     let server = Started::new(&["-l", "127.0.0.1", "--redis-port", "0", "-vv"]);
     for _ in 0..CONNECTIONS {
