@@ -170,7 +170,7 @@ const METRICS: &[Metric] = &[
     labelled(
         "larder_expired_total",
         Grows,
-        "Times that an item's time was found to have passed, by a read, by upkeep, or by a search for memory.",
+        "Items that were found expired: by a read that missed them (reader), or by another command, upkeep or a search for memory (other).",
         Source::Figures("by", EXPIRED),
     ),
     metric("larder_expired_unread_total", Grows, Source::Figure(Figure::ExpiredUnfetched)),
@@ -296,8 +296,11 @@ const CLOSED: &[(&str, Read)] = &[
     ("subscriber_too_slow", |f| f.process.listeners_cut),
 ];
 
-const EXPIRED: &[(&str, Read)] =
-    &[("reader", |f| f.sums.misses_expired()), ("upkeep", |f| f.totals.reclaimed)];
+/// Each item that is found expired is one of `reclaimed`, also where a read found it.
+const EXPIRED: &[(&str, Read)] = &[
+    ("reader", |f| f.sums.misses_expired()),
+    ("other", |f| f.totals.reclaimed.saturating_sub(f.sums.misses_expired())),
+];
 
 /// The inputs of metrics.
 struct Inputs<'a> {

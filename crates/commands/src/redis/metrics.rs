@@ -186,7 +186,7 @@ const METRICS: &[Metric] = &[
     metric("redis_rejected_connections_total", Grows, Source::Figure(Figure::ConnectionsRefused)),
     metric("redis_net_input_bytes_total", Grows, Source::Counter(Counter::BytesRead)),
     metric("redis_net_output_bytes_total", Grows, Source::Counter(Counter::BytesWritten)),
-    metric("redis_expired_keys_total", Grows, Source::Figure(Figure::Expired)),
+    metric("redis_expired_keys_total", Grows, Source::Figure(Figure::Reclaimed)),
     metric("redis_evicted_keys_total", Grows, Source::Figure(Figure::Evictions)),
     metric("redis_evicted_clients_total", Grows, Source::Counter(Counter::Shed)),
     metric("redis_keyspace_hits_total", Grows, Source::Figure(Figure::Hits)),

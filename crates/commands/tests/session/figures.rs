@@ -197,6 +197,26 @@ fn a_line_that_is_read_twice_is_counted_once() {
 }
 
 #[test]
+fn an_item_that_is_found_expired_is_counted_once() {
+    type Find = fn(&mut Bench);
+    let mut bench = Bench::new(Settings { debugtime: true, ..Settings::default() });
+    let stores: String = ["a", "b", "c", "d"].map(|key| format!("set {key} 0 10 1\r\nx\r\n")).concat();
+    bench.ask(&format!("debugtime p\r\n{stores}debugtime 11\r\n"));
+    let finds: [(&str, Find); 4] = [
+        ("get", |bench| assert_eq!(bench.ask("get a\r\n"), "END\r\n")),
+        ("add", |bench| assert_eq!(bench.ask("add b 0 0 1\r\ny\r\n"), "STORED\r\n")),
+        ("GET", |bench| assert_eq!(bench.reply("GET c"), b"$-1\r\n")),
+        ("EXISTS", |bench| assert_eq!(bench.reply("EXISTS d"), b":0\r\n")),
+    ];
+    for (n, (command, find)) in finds.into_iter().enumerate() {
+        find(&mut bench);
+        assert_eq!(figure(&mut bench, "", "reclaimed"), n as u64 + 1, "{command}");
+        let info = String::from_utf8_lossy(&bench.reply("INFO stats")).into_owned();
+        assert!(info.contains(&format!("\r\nexpired_keys:{}\r\n", n + 1)), "{command}: {info}");
+    }
+}
+
+#[test]
 fn info_says_the_hz_that_was_set() {
     let mut bench = bench();
     assert_eq!(bench.reply("CONFIG SET hz 50"), b"+OK\r\n");

@@ -194,8 +194,6 @@ figures! {
         Reclaimed = "reclaimed": Counter, Count, |f| f.totals.reclaimed;
         /// Of these, items that were never fetched.
         ExpiredUnfetched = "expired_unfetched": Counter, Count, |f| f.totals.expired_unfetched;
-        /// Times that an item's time was found to have passed, by a reader or by upkeep.
-        Expired = "expired": Counter, Count, |f| f.totals.reclaimed + f.sums.misses_expired();
         /// Items that upkeep has looked at.
         UpkeepChecked = "upkeep_checked": Counter, Count, |f| f.totals.maintain_checked;
         /// Writes that were refused for want of memory.

@@ -358,7 +358,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("instantaneous_output_kbps", format_args!("{:.2}", bytes_out as f64 / 1024.0));
     page.line("rejected_connections", of(Figure::ConnectionsRefused));
     page.line("rejected_connections_per_address", of(Figure::ConnectionsRefusedPerAddress));
-    page.line("expired_keys", of(Figure::Expired));
+    page.line("expired_keys", of(Figure::Reclaimed));
     page.line("expired_subkeys", common.totals.fields_expired);
     page.line("expired_stale_perc", "0.00");
     page.line("expired_time_cap_reached_count", 0);
