@@ -54,7 +54,13 @@ pub(crate) struct Watchers {
     next: AtomicU64,
     /// memcached's number of each of the store's classes.
     classes: OnceLock<Box<[u8; 256]>>,
+    /// Microseconds by which the time of day is ahead of the clock that only goes on; 0 before the first line.
+    ahead_us: AtomicU64,
 }
+
+/// Microseconds by which the two clocks may differ otherwise than before: a turn sees one time of day from its beginning to its
+/// end. Above that the time of day was set.
+const CLOCKS_APART_US_MAX: u64 = 1_000_000;
 
 /// The first number of watchers: clients' numbers are below it.
 const FIRST: u64 = 1 << 63;
@@ -203,6 +209,20 @@ impl Watchers {
         self.streams.store(all.iter().fold(0, |streams, watcher| streams | watcher.streams), Relaxed);
     }
 
+    /// Returns the time of a line, in microseconds since 1970. It does not fall unless the time of day was set back.
+    fn time_us(&self, scene: Scene<'_>) -> u64 {
+        let (day_us, clock_us) = (scene.now * 1000, scene.host.clock_us());
+        let ahead_us = self.ahead_us.load(Relaxed);
+        let us = clock_us.wrapping_add(ahead_us);
+        if us.abs_diff(day_us) <= CLOCKS_APART_US_MAX {
+            return us;
+        }
+        let anew = day_us.wrapping_sub(clock_us);
+        // Where another worker was first, all go by its difference.
+        let settled = self.ahead_us.compare_exchange(ahead_us, anew, Relaxed, Relaxed);
+        clock_us.wrapping_add(settled.map_or_else(|theirs| theirs, |_| anew))
+    }
+
     /// Sends a line, which `write` writes behind its time and number, to the watchers of the stream.
     #[cold]
     fn tell(&self, scene: Scene<'_>, stream: u32, write: impl FnOnce(&mut Vec<u8>)) {
@@ -210,8 +230,7 @@ impl Watchers {
         if all.iter().all(|watcher| watcher.streams & stream == 0) {
             return;
         }
-        // The microseconds are those of the clock that only goes on.
-        let us = scene.now * 1000 + scene.host.clock_us() % 1000;
+        let us = self.time_us(scene);
         let number = self.told.fetch_add(1, Relaxed) + 1;
         let mut line = Vec::with_capacity(256);
         // Writing into memory cannot fail.

@@ -3,6 +3,7 @@
 use crate::{Bench, bench};
 use larder_commands::{Session, Settings};
 use larder_store::{Attributes, Expect};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A connection that watches these.
 pub fn watcher(bench: &mut Bench, streams: &str) -> Session {
@@ -113,6 +114,30 @@ fn lines_are_memcacheds() {
     bench.system += 2000;
     bench.ask("get a\r\n");
     assert_eq!(told(&mut bench, &mut watcher), [get("a", "flushed", 0, 0)]);
+}
+
+#[test]
+fn times_of_lines_do_not_fall_and_follow_a_time_of_day_that_is_set() {
+    let mut bench = bench();
+    let mut watcher = watcher(&mut bench, "fetchers");
+    let mut times = |bench: &mut Bench| -> Vec<u64> {
+        let (lines, closed) = bench.run(&mut watcher, b"get a\r\n", 1000);
+        assert!(!closed);
+        let lines = String::from_utf8(lines).expect("text");
+        let time = |line: &str| line.split_once(' ')?.0.strip_prefix("ts=")?.replace('.', "").parse().ok();
+        lines.lines().map(|line| time(line).expect("a time")).collect()
+    };
+    // 300 requests at one time of day.
+    bench.host.look_us.store(10, Relaxed);
+    bench.ask(&"get k\r\n".repeat(300));
+    let first = times(&mut bench);
+    assert_eq!(first.len(), 300);
+    assert!(first.is_sorted(), "{first:?}");
+    assert_eq!(first[0] / 1000, bench.shared.now(bench.system));
+    bench.system += 60_000;
+    bench.ask("get k\r\n");
+    let [later] = times(&mut bench)[..] else { panic!("one line") };
+    assert_eq!(later / 1000, bench.shared.now(bench.system));
 }
 
 #[test]
