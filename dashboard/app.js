@@ -590,7 +590,7 @@
     byId('forecast-stands').textContent = Forecast.stands(told);
     tables['forecast-table'].show(told.ready ? Forecast.shown(told) : []);
     const misses = told.fills + told.herd_misses || 0;
-    byId('forecast-herds').textContent = misses > 0 ? `Of misses ${Format.percent(share(told.herd_misses, misses))} were of keys that another client was loading at that time, about: leases (mg with N and R) would save these loads.` : '';
+    byId('forecast-herds').textContent = misses > 0 ? `Of misses ${Format.percent(share(told.herd_misses, misses))} were of keys that had been missed less than 2 s before and were not stored yet, about: leases (mg with N and R) would save these loads.` : '';
   };
 
   // ---- Settings

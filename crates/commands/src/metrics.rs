@@ -218,7 +218,7 @@ const METRICS: &[Metric] = &[
     labelled(
         "larder_forecast_error_ratio",
         Gauge,
-        "How much that may be off: 2.5 standard errors up to twice the memory, 4 beyond.",
+        "How much larder_forecast_miss_ratio may be off: standard errors of the sample and what the simulation may be wrong by.",
         Source::Forecast(|point| point.error),
     ),
     labelled(

@@ -136,7 +136,7 @@ pub static RULES: &[Rule] = &[
         severity: Serious,
         about: Server,
         when: "a connection was refused in the last minute because there were as many as -c",
-        advice: "raise -c, or have clients share connections",
+        advice: "raise -c, have clients share connections, or have idle ones closed (-o idle_timeout=SECONDS)",
         find: |look| {
             let (refused, most) = (look.recent.of(Event::Refused), look.figures.process.connections_max);
             (refused > 0).then(|| {
@@ -578,7 +578,7 @@ pub static RULES: &[Rule] = &[
         advice: "have clients keep connections: opening one costs more than many requests",
         find: |look| {
             let (opened, seconds) = (look.recent.of(Event::Opened), look.recent.seconds);
-            (seconds > 0 && opened > 100 * seconds)
+            (seconds >= OBSERVED_S && opened > 100 * seconds)
                 .then(|| format!("{opened} connections were opened in {seconds} s"))
         },
     },

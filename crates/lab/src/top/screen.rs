@@ -298,8 +298,14 @@ fn head(between: &Between<'_>) -> Vec<String> {
         }
         None => shown(of("memory_bytes"), bytes),
     };
+    // Each of Larder's ports counts the requests of its own protocol.
+    let whose = match between.now.family {
+        _ if !is_larder(between.now) => "",
+        Family::Memcached => "; requests and hits of memcached clients",
+        Family::Redis => "; requests of Redis clients, hits of all",
+    };
     vec![
-        format!("{}, up {}", program(between.now), shown(of("uptime_seconds"), duration)),
+        format!("{}, up {}{whose}", program(between.now), shown(of("uptime_seconds"), duration)),
         format!(
             "requests {}   hit ratio {} ({} misses)   evicted {}   expired {}",
             shown(of("requests_per_second"), per_second),
@@ -704,6 +710,8 @@ mod tests {
         ];
         let (before, now) = two(Family::Redis, &[], &general);
         let by_info = lines(&before, &now, Sheet::Overview, Sort::Share, Size::UNBOUNDED);
+        assert!(by_text[0].ends_with("; requests and hits of memcached clients"), "{by_text:?}");
+        assert!(by_info[0].ends_with("; requests of Redis clients, hits of all"), "{by_info:?}");
         for said in [by_text, by_info] {
             assert!(said[2].starts_with("memory 1.6 MiB of 64.0 MiB (2.5 %)   items "), "{said:?}");
         }

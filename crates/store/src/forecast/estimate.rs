@@ -65,7 +65,7 @@ pub(super) struct Misses {
     /// What the server has counted, since today's size is warm.
     hits: f64,
     misses: f64,
-    /// Misses of keys that no client was loading, and of others, of all keys, about.
+    /// Misses of keys that had not been missed in the 2 s before, and of others, of all keys, about.
     fills: f64,
     herd: f64,
     /// Memory is used up.
@@ -107,9 +107,9 @@ pub struct Curve {
     pub scale: f64,
     /// Events that it stands on.
     pub events: u64,
-    /// Misses of keys that no client was loading, of all keys, about.
+    /// Misses of keys that had not been missed in the 2 s before, of all keys, about.
     pub fills: f64,
-    /// Misses of keys that a client was loading, of all keys, about.
+    /// Misses of keys that had been missed less than 2 s before and were not stored yet, of all keys, about.
     pub herd: f64,
 }
 
@@ -183,7 +183,7 @@ impl Misses {
         self.misses += misses as f64;
     }
 
-    /// Counts a miss of a key; `is_herd`: a client was loading it.
+    /// Counts a miss of a key; `is_herd`: it had been missed less than 2 s before and was not stored yet.
     pub fn load(&mut self, is_herd: bool, scale: f64) {
         *if is_herd { &mut self.herd } else { &mut self.fills } += scale;
     }

@@ -251,9 +251,9 @@ figures! {
         SamplesDropped = "samples_dropped": Counter, Count, |f| f.traffic.dropped;
         /// Keys that are followed for the forecast, of those that are there now.
         ForecastKeys = "forecast_keys": Gauge, Count, |f| ahead(f, |outlook| outlook.curve.keys);
-        /// Misses of keys that no client was loading: an estimate by keys that are followed.
+        /// Misses of keys that had not been missed in the 2 s before: an estimate from a sample of the keys.
         Fills = "fills": Counter, Count, |f| ahead(f, |outlook| outlook.fills);
-        /// Misses of keys that another client had missed less than 2 s before, and had not stored yet: an estimate as well.
+        /// Misses of keys that had been missed less than 2 s before and were not stored yet: an estimate from a sample.
         HerdMisses = "herd_misses": Counter, Count, |f| ahead(f, |outlook| outlook.herd_misses);
         /// Memory of samples, and of what is counted of them.
         SampleBytes = "sample_bytes": Gauge, Bytes, |f| f.traffic.bytes;

@@ -131,7 +131,7 @@ fn where_nothing_happens_nothing_is_found() {
 #[test]
 fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
     use Event::*;
-    let cases: [(&str, Look, Look); 49] = [
+    let cases: [(&str, Look, Look); 50] = [
         ("memory-short", forecast(0.3, 0.139, 0.01), forecast(0.3, 0.141, 0.01)),
         ("memory-spare", forecast(0.163, 0.155, 0.0019), forecast(0.163, 0.155, 0.0021)),
         ("refused-writes", recent(&[(OutOfMemory, 1)]), recent(&[])),
@@ -235,6 +235,12 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
             quiet(),
         ),
         ("churn", recent(&[(Opened, 6001)]), recent(&[(Opened, 6000)])),
+        // Clients that come back after a restart.
+        (
+            "churn",
+            with(|look| look.recent = Happened::with(55, &[(Opened, 5501)])),
+            with(|look| look.recent = Happened::with(54, &[(Opened, 5501)])),
+        ),
         ("events-lost", recent(&[(EventsLost, 1)]), recent(&[])),
         ("log-unread", recent(&[(LinesDropped, 1)]), recent(&[])),
     ];

@@ -72,7 +72,7 @@ pub struct Outlook {
     pub seconds: f64,
     /// First misses of keys, since figures are shown.
     pub fills: u64,
-    /// Misses of keys that another client was loading, since figures are shown.
+    /// Misses of keys that had been missed less than 2 s before and were not stored yet, since figures are shown.
     pub herd_misses: u64,
 }
 
