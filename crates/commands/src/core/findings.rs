@@ -301,7 +301,7 @@ pub static RULES: &[Rule] = &[
         severity: Warning,
         about: Latency,
         when: "workers were held up for 10 ms or longer in the last minute, more than four times for each",
-        advice: "look at the page or /api/v1/slow for the causes, and which commands take long (SLOWLOG, the page): whole keyspaces (KEYS, lru_crawler metadump), long scripts, collections of very many elements; where none do, the machine is slow or shared",
+        advice: "look at the page or /api/v1/slow for the causes, and which commands of RESP take long (SLOWLOG, the page): whole keyspaces (KEYS, lru_crawler metadump), long scripts, collections of very many elements; where none do, the machine is slow or shared",
         find: |look| {
             let (stalls, seconds) = (look.recent.of(Event::Stalls), look.recent.seconds);
             // A pause of the machine holds up each worker once.

@@ -190,13 +190,27 @@ fn part(line: &str, name: &str) -> Option<f64> {
     line.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
 
-/// The figures as JSON; unknown ones are null.
+/// The figures as JSON, and the hot keys or prefixes if the sheet is theirs; unknown ones are null.
 pub fn json(before: &Look, now: &Look) -> String {
     let between = Between::new(before, now);
     let figures: Map<String, Value> =
         between.figures().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-    let told = json!({ "server": program(now), "seconds": between.seconds, "figures": figures });
+    let mut told = json!({ "server": program(now), "seconds": between.seconds, "figures": figures });
+    for (name, listed) in [("keys", &now.hot_keys), ("prefixes", &now.prefixes)] {
+        if !listed.is_empty() {
+            told[name] = grouped(listed.clone()).iter().map(row_as_json).collect();
+        }
+    }
     format!("{told:#}\n")
+}
+
+/// A hot key or a prefix: its name is text also where it is a number.
+fn row_as_json(row: &Fields) -> Value {
+    let value = |name: &str, text: &str| match (name, text.parse::<f64>()) {
+        ("key" | "prefix", _) | (_, Err(_)) => Value::from(text),
+        (_, Ok(number)) => Value::from(number),
+    };
+    row.iter().map(|(name, text)| (name.clone(), value(name, text))).collect()
 }
 
 fn program(look: &Look) -> String {
@@ -783,6 +797,9 @@ mod tests {
         assert!(said.contains("1,000 requests of the last 10 s, by 1,000 samples"), "{said}");
         let (first, second) = (said.find("a%0A").unwrap(), said.find("| b ").unwrap());
         assert!(first < second && said.contains("25.0 %") && said.contains("± 1.0"), "{said}");
+        let told: Value = serde_json::from_str(&json(&before, &now)).expect("JSON");
+        let first = json!({ "key": "a%0A", "share": 0.25, "error": 0.01, "reads": 0.5, "deletes": 0.25 });
+        assert_eq!((&told["keys"], told.get("prefixes")), (&json!([first, { "key": "b" }]), None));
         let said = lines(&before, &now, Sheet::Prefixes, Sort::Share, Size::UNBOUNDED).join("\n");
         assert!(said.contains("not sampled"), "{said}");
         now.prefixes = fields(&[
