@@ -6,10 +6,12 @@
 //! - [`door`], [`server`]: the entrance, and the server's actors; the network is `larder_eventloop::sim`;
 //! - [`http`], [`lobby`]: the HTTP thread and its listener; [`scraper`], [`visit`], [`scrapes`]: its clients, and its right answers;
 //! - [`client`], [`line`], [`wire`]: a client and its connection, plain or by TLS;
-//! - [`asking`], [`admin`], [`listener`], [`asking_user`]: its requests and what it receives; [`user`], [`users`]: as which user;
+//! - [`asking`], [`admin`], [`listener`], [`asking_user`]: the client's requests and what it receives;
+//!   [`user`], [`users`]: the client's user;
 //! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: the right answers.
 //!
-//! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` this many seeds from it on. More: docs/internals/world.md.
+//! `LARDER_WORLD_SEED` runs the world of one seed; `LARDER_WORLD_RUNS`: as many seeds from that one on. More:
+//! docs/internals/world.md.
 
 mod admin;
 mod asking;
@@ -55,7 +57,7 @@ fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Ends the process when a step does not end, from a second thread. It watches nothing once `pulse` is gone.
+/// A second thread that aborts the process if a step does not end. The thread ends when `pulse` is dropped.
 fn watch(seed: &Arc<AtomicU64>, pulse: &Arc<AtomicU64>) {
     let (seed, pulse) = (Arc::clone(seed), Arc::downgrade(pulse));
     std::thread::spawn(move || {
@@ -114,7 +116,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
             began.elapsed()
         );
     }
-    // Each world checks that its requests are answered: that there were any is checked here.
+    // Each world checks its own replies. These assertions check that there were enough of them.
     assert!(runs < RUNS || replies > 100 * runs, "{replies} replies in {runs} worlds");
     assert!(runs < RUNS || moves > runs, "{moves} times scripts have moved money in {runs} worlds");
     assert!(runs < RUNS || pops > runs, "{pops} elements of lists were given to clients in {runs} worlds");

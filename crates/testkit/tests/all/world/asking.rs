@@ -21,7 +21,7 @@ const EXPIRY_S: [u64; 3] = [2, 30, 3600];
 #[derive(Debug)]
 pub struct Asking {
     pub bytes: Vec<u8>,
-    /// A command with a reply, behind one without.
+    /// A second command, with a reply, that is sent after a command without one; else empty.
     pub behind: &'static [u8],
     pub parts: Vec<Part>,
     pub text: String,
@@ -55,13 +55,14 @@ impl Client {
         if !has_some || scene.stopping || !open || line.requests.len() >= depth {
             return;
         }
-        // Where there is little memory, requests behind a password that is not looked at yet may hold more than they may.
+        // Where memory is short, a client sends nothing more until it is logged in: the server would keep the
+        // requests behind the login, and could close the connection for their memory.
         if scene.plan.memory != Memory::Ample && !scene.users.is_in(self.index) {
             return;
         }
         let mut most = 1 + scene.random.index(depth - line.requests.len());
         if self.changes_users(scene) {
-            // Changes are spread over the time in which others ask.
+            // Changes of users are spread over the time in which other clients send requests.
             most = usize::from(scene.random.one_in(16));
         }
         for _ in 0..most {
@@ -95,7 +96,7 @@ impl Client {
         line.ask(scene, asking, stamp);
     }
 
-    /// Sends the first requests of a client: its login, and how it speaks.
+    /// Sends the first requests of a client: its login or HELLO, its subscriptions, its scripts.
     pub fn greet(&mut self, scene: &mut Scene) {
         if scene.users.any() {
             self.is_turned_away = !self.log_in(scene);
@@ -115,7 +116,7 @@ impl Client {
         }
     }
 
-    /// A part of a reply that a key decides.
+    /// The part of a reply that depends on the state of a key.
     pub fn part(&self, scene: &Scene, key: usize, verb: Verb, form: Form) -> Part {
         let doubtful = scene.flush != Flush::None;
         Part::Key { key, verb, form, doubtful, asked_at: scene.wall().0 }
@@ -134,7 +135,8 @@ impl Client {
             0..4 => scene.random.index(100),
             4 | 5 => scene.random.index(2_000.min(most)),
             6 => most.min(16_384 + scene.random.index(3) - 1),
-            // One receive does not bring the whole value: the others come with its head.
+            // The value is longer than one receive: its head arrives with a part of it, the rest in later
+            // receives.
             _ => most / 2 + scene.random.index(most / 2),
         };
         larder_testkit::proof::value(&self.keys[key].name, self.version, bytes).into()
@@ -163,7 +165,7 @@ impl Client {
         seconds
     }
 
-    /// Starts or goes on to contend for a key.
+    /// The next request for a contended key: a read, or a write after the reply to the read; none in between.
     pub fn contend(&mut self, scene: &mut Scene) -> Option<Asking> {
         if !scene.plan.contends() || scene.plan.memory != Memory::Ample {
             return None;

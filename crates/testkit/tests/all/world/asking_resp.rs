@@ -83,7 +83,7 @@ impl Client {
         (crate::world::part::words(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()), part)
     }
 
-    /// The words of such a command.
+    /// The words of such a command, and its reply.
     pub fn command_words(&mut self, scene: &mut Scene) -> (Vec<Vec<u8>>, Part) {
         let key = scene.random.index(self.keys.len());
         let name = self.keys[key].name.clone();
@@ -134,7 +134,7 @@ impl Client {
         (bytes, self.part(scene, key, verb, form))
     }
 
-    /// Commands that are carried out at one moment.
+    /// Commands that MULTI and EXEC carry out at one moment.
     fn transaction(&mut self, scene: &mut Scene) -> Asking {
         let mut bytes = words(&[b"MULTI"]);
         let mut parts = vec![Part::Bytes(b"+OK\r\n".into())];

@@ -49,7 +49,8 @@ const EACH: &str = "local told, at = {}, 2 \
 /// The library with the same scripts as functions.
 const LIBRARY: &str = "bank";
 
-/// Scripts without declared keys have another text, since the server remembers which scripts declare keys.
+/// Added to scripts without declared keys, so that their text differs: the server remembers which scripts
+/// declare keys.
 const DECLARES_NONE: &str = "-- declares none";
 
 /// As many iterations as make a script go on in a later turn.
@@ -156,7 +157,7 @@ impl Client {
             0..4 if money => self.move_money(scene, false),
             4 if money => self.look(scene, false),
             5 if money => self.read_accounts(scene),
-            // A watched key may have been changed.
+            // Not while the client watches a key: if the key was changed, EXEC would run nothing.
             6 | 7 if self.contesting.is_none() => return Some(self.scripts_at_once(scene, money, own)),
             _ if own => self.script_of_own(scene),
             _ if money => self.move_money(scene, false),
@@ -207,7 +208,7 @@ impl Client {
     /// A script with commands on the client's own keys.
     fn script_of_own(&mut self, scene: &mut Scene) -> Piece {
         let count = 1 + scene.random.index(3);
-        // The model of these keys cannot tell whether a script was killed.
+        // After a kill it is unknown which commands ran, and the model of these keys needs to know.
         let spin = if scene.plan.script_kills { b"0".to_vec() } else { Client::spin(scene) };
         let (mut args, mut keys) = (vec![spin], Vec::new());
         let mut parts = vec![Part::Bytes(format!("*{count}\r\n").into())];

@@ -99,7 +99,7 @@ impl Client {
                 Asking::new(format!("mg {name} v k f O{opaque}\r\n"), vec![part])
             }
             3..6 => {
-                // Hits have a reply and misses have none.
+                // A hit has a reply; a miss has none.
                 let (mut bytes, mut parts) = (String::new(), Vec::new());
                 for opaque in 0..scene.random.of(&[1, 5, 40]) {
                     let key = scene.random.index(self.keys.len());

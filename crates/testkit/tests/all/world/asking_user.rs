@@ -1,5 +1,5 @@
-//! Requests of clients that are users: their logins, what they may not do, and the key that is lent to them; an administrator's
-//! changes of users; and the replies to all of these.
+//! Requests that concern users: logins, requests that must be refused, requests for the key that is lent to a
+//! client, an administrator's changes of users; and checks of the replies.
 
 use std::net::SocketAddr;
 
@@ -21,15 +21,15 @@ const UNAUTHORIZED: &str = "CLIENT_ERROR unauthorized\r\n";
 const SPOILT: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 const IN_SCRIPT: &str = "ERR ACL failure in script: No permissions to access a key";
 
-/// How lines begin by which a connection is refused that has not logged in: whatever it asks, or what is longer than such a
-/// connection may send.
+/// Beginnings of the refusals on an unauthenticated connection: of any command, and of a request longer than
+/// such a connection may send.
 pub const TO_NOBODY: [&[u8]; 2] =
     [b"-NOAUTH Authentication required.\r\n", b"-ERR Protocol error: unauthenticated "];
 
-/// How lines begin that such a connection is sent: these, and that its password is wrong.
+/// Beginnings of all lines that such a connection is sent: the refusals above, and that of a wrong password.
 pub const ALL_TO_NOBODY: [&[u8]; 3] = [TO_NOBODY[0], TO_NOBODY[1], b"-WRONGPASS "];
 
-/// A request for what its client's user may not do.
+/// A request that must get this refusal.
 fn refused(bytes: impl Into<Vec<u8>>, reply: &str) -> Asking {
     Asking::new(bytes, vec![Part::Refused(reply.into())])
 }
@@ -39,7 +39,7 @@ fn no_command(user: &str, command: &str) -> String {
     format!("-NOPERM User {user} has no permissions to run the '{command}' command\r\n")
 }
 
-/// Which of these texts is in front; none: more bytes are needed.
+/// Finds which of these texts the input begins with; `None`: more bytes are needed.
 fn front(rest: &[u8], texts: &[&[u8]]) -> Result<Option<usize>, String> {
     if let Some(found) = texts.iter().position(|text| rest.starts_with(text)) {
         return Ok(Some(found));
@@ -70,7 +70,7 @@ impl Client {
         self.login(&user.wrong_password(), Part::Login { right: false, stamp })
     }
 
-    /// Logs the client in; false if it has no right password now.
+    /// Logs the client in. If its password is not known to be right now, sends a wrong one and returns false.
     pub fn log_in(&mut self, scene: &mut Scene) -> bool {
         if scene.users.login(self.index) != Login::Right {
             let wrong = self.wrong_login(scene);
@@ -102,7 +102,7 @@ impl Client {
         true
     }
 
-    /// Logs in once the client's user is there again, if that is what the client waits for; true if it is.
+    /// Whether the client waits until its user's password is right again. Once it is, logs in.
     pub fn waits_to_log_in(&mut self, scene: &mut Scene) -> bool {
         if !self.is_turned_away {
             return false;
@@ -116,7 +116,8 @@ impl Client {
         true
     }
 
-    /// A request that is about what the client's user may do.
+    /// A request that tests what the client's user may do: for the lent key, a second login, or one that must
+    /// be refused.
     pub fn ask_as_user(&self, scene: &mut Scene) -> Asking {
         match scene.random.below(6) {
             0..3 => self.ask_for_lent(scene),
@@ -132,7 +133,8 @@ impl Client {
         }
     }
 
-    /// A request for the key that is lent to the client: it adds to it, where nothing removes items, or reads it.
+    /// A request for the key that is lent to the client: an addition in worlds that remove no items, else a
+    /// read.
     fn ask_for_lent(&self, scene: &mut Scene) -> Asking {
         let (name, stamp) = (lent_name(&self.name), scene.users.stamp(self.index));
         if !scene.plan.contends() {
@@ -155,7 +157,7 @@ impl Client {
         Asking::new(bytes, vec![Part::Lent { add: Some((by, book.sure)), stamp }])
     }
 
-    /// A request for what is another owner's, or an administrator's.
+    /// A request for another owner's key or channel, or an administrator's command: it must be refused.
     fn trespass(&self, scene: &mut Scene) -> Asking {
         let owners = scene.plan.owners;
         let other = owner_name((self.index + 1 + scene.random.index(owners - 1)) % owners);
@@ -191,7 +193,8 @@ impl Client {
             4 => one(&[b"PUBLISH", channel_name(other).as_bytes(), b"false"], NO_CHANNEL),
             5 => one(&[b"FLUSHALL"], &no_command(&self.name, "flushall")),
             6 => one(&[b"CONFIG", b"GET", b"maxmemory"], &no_command(&self.name, "config|get")),
-            // What is refused is not queued, and EXEC runs nothing of the rest. A watched key would be forgotten.
+            // EXEC runs none of the commands, since one was refused. It also ends WATCH, so not while a key
+            // is contended for.
             7 | 8 if self.contesting.is_none() && scene.plan.memory == Memory::Ample => {
                 let set: &[&[u8]] = &[b"SET", key, value];
                 let commands: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"DEL", own], set, &[b"EXEC"]];
@@ -214,17 +217,17 @@ impl Client {
         }
     }
 
-    /// The client is the administrator of users, if there are any.
+    /// True if the client is the administrator that changes users, and there are users.
     pub fn changes_users(&self, scene: &Scene) -> bool {
         scene.users.any() && self.name == ADMINS[1]
     }
 
-    /// The same, and something of a user is left unknown, or one is removed.
+    /// True if that administrator has to repair a user: one was removed, or a change of it was not answered.
     pub fn has_to_mend(&self, scene: &Scene) -> bool {
         self.changes_users(scene) && scene.users.broken().is_some()
     }
 
-    /// A change of a user; none if the one that was drawn cannot be changed now.
+    /// A change of a user; none if the drawn user cannot be changed now.
     pub fn change_user(&self, scene: &mut Scene) -> Option<Asking> {
         let broken = scene.users.broken().filter(|_| self.left == 0 || scene.random.one_in(3));
         let (client, change) = match broken {
@@ -232,7 +235,8 @@ impl Client {
             None => {
                 let client = scene.random.index(scene.plan.owners + scene.plan.listeners);
                 let mut changes = scene.users.changes(client);
-                // A login that comes behind wrong ones may wait for ever where clocks are set back again and again.
+                // After a change of its password a client logs in with a wrong one first. The login behind it
+                // is delayed, for ever if the clock is set back again and again.
                 changes.retain(|change| *change != Change::Renew || scene.plan.has_wrong_passwords());
                 if changes.is_empty() {
                     return None;
@@ -250,7 +254,7 @@ impl Client {
         Some(Asking::new(words(&command), vec![Part::Changed { client, change, address }]))
     }
 
-    /// Judges the answer to a login.
+    /// Checks the reply to a login.
     pub fn judge_login(
         &self,
         scene: &mut Scene,
@@ -264,7 +268,8 @@ impl Client {
         };
         let Some(found) = front(rest, &texts)? else { return Ok(None) };
         let is_in = found == 0;
-        // What is wrong stays wrong. What was right may be wrong where the user was changed since.
+        // A wrong password must be refused. A right one may be, if the user was changed after the request was
+        // queued.
         let may_be_wrong = !right || !scene.users.is_sure_of_login(self.index, stamp);
         match (is_in, right) {
             (true, false) => return Err("a password is taken that is wrong".into()),
@@ -275,7 +280,7 @@ impl Client {
         Ok(Some(texts[found].len()))
     }
 
-    /// Judges the answer to a request for the lent key.
+    /// Checks the reply to a request for the lent key.
     pub fn judge_lent(
         &self,
         scene: &mut Scene,
@@ -314,7 +319,7 @@ impl Client {
         Ok(Some(bytes))
     }
 
-    /// Judges the answer to a change of a user.
+    /// Checks the reply to a change of a user.
     pub fn judge_change(
         scene: &mut Scene,
         (client, change): (usize, Change),

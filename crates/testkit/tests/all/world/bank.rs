@@ -23,7 +23,7 @@ pub const LEDGER: &str = "ledger";
 /// Bytes of an order in the ledger.
 const ENTRY_BYTES: usize = 8;
 
-/// What was asked about accounts, which says what a part of a reply has.
+/// A question about accounts; it determines what the part of the reply contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// A script that moved money: the place, both balances before, and whether there was enough.
@@ -94,7 +94,7 @@ pub struct Bank {
     ledger: Vec<u8>,
     /// The last place that any reply has had.
     reached: u64,
-    /// How many kills of scripts were requested, and how many of these have had a reply, or will have none.
+    /// Requested kills of scripts. `kills_done`: those that were answered, or never will be.
     pub kills_asked: u64,
     pub kills_done: u64,
 }
@@ -110,18 +110,18 @@ pub fn entry(order: usize) -> String {
 }
 
 impl Bank {
-    /// A request that is sent now gets a place not before this one.
+    /// The state now: the reply to a request that is sent now has this place or a later one.
     pub fn since(&self, follows: bool) -> Since {
         Since { place: self.reached, kills: self.kills_done, follows }
     }
 
-    /// An order to move money.
+    /// Creates an order to move money; returns its number.
     pub fn order(&mut self, from: usize, to: usize, amount: u64) -> usize {
         self.orders.push(Order { from, to, amount, fate: Fate::Open });
         self.orders.len() - 1
     }
 
-    /// An order's connection has ended before its reply.
+    /// Notes that the connection of an order ended before its reply.
     pub fn left(&mut self, order: usize, sent: bool) {
         self.orders[order].fate = if sent { Fate::Unsure } else { Fate::Not };
     }
@@ -135,7 +135,7 @@ impl Bank {
         self.told.push(Balance { place, account, amount, who: who.to_owned() });
     }
 
-    /// A move was answered.
+    /// Notes the reply to a move.
     fn moved(&mut self, order: usize, told: &[u64], who: &str) -> Result<(), String> {
         let &[place, there, here, done] = told else { return Err("this is no move".into()) };
         let Order { from, to, amount, .. } = self.orders[order];
@@ -148,7 +148,8 @@ impl Bank {
         Ok(())
     }
 
-    /// The ledger was read: it goes on where it ended before, or is a beginning of the known one.
+    /// Notes a reading of the ledger, and returns its place. It must extend the known ledger, or be its
+    /// beginning.
     fn read(&mut self, ledger: &[u8]) -> Result<u64, String> {
         let both = ledger.len().min(self.ledger.len());
         if ledger[..both] != self.ledger[..both] || !ledger.len().is_multiple_of(ENTRY_BYTES) {
@@ -160,7 +161,7 @@ impl Bank {
         Ok((ledger.len() / ENTRY_BYTES) as u64)
     }
 
-    /// What the ledger and the accounts must be at the end.
+    /// Checks the ledger and the accounts at the end.
     ///
     /// # Errors
     /// What is wrong.
@@ -286,7 +287,8 @@ impl Client {
     }
 }
 
-/// Numbers at the front, bare or as strings, and where they end.
+/// Reads `count` numbers, as integers or as strings, at the front; returns the bytes that they take, and the
+/// numbers.
 fn numbers(bytes: &[u8], count: usize) -> Result<Option<(usize, Vec<u64>)>, String> {
     let (mut at, mut numbers) = (0, Vec::new());
     for _ in 0..count {

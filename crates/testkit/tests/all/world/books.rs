@@ -9,18 +9,18 @@ use crate::world::shared::Shared;
 /// A number that many clients add to.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// Added and acknowledged.
+    /// Sum of acknowledged additions.
     pub sure: u64,
-    /// Requested.
+    /// Sum of requested additions.
     pub asked: u64,
-    /// Requested on connections that ended before the reply.
+    /// Sum of additions whose connections ended before the reply.
     pub unsure: u64,
     /// Replies to additions: no two are equal.
     answers: BTreeSet<u64>,
 }
 
 impl Counter {
-    /// An addition was answered; it was requested when `before` was acknowledged.
+    /// Notes the reply to an addition; `before`: the acknowledged sum when it was requested.
     pub fn answered(&mut self, number: u64, by: u64, before: u64) -> Result<(), String> {
         if number < before + by || number > self.asked {
             return Err(format!(
@@ -48,7 +48,7 @@ pub struct Channel {
     pub next: u64,
     /// Messages below this one were published, or are unsure.
     pub sure: u64,
-    /// Numbers on connections that ended before the reply.
+    /// Messages whose connections ended before the reply.
     unsure: BTreeSet<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Channel {
     }
 }
 
-/// Plain bytes of all connections.
+/// Bytes of all connections, as they are before encryption.
 #[derive(Debug, Default)]
 pub struct Bytes {
     /// Sent by clients.
@@ -89,11 +89,11 @@ pub struct Bytes {
     pub received: u64,
 }
 
-/// All shared data.
+/// All data that clients share.
 #[derive(Debug, Default)]
 pub struct Books {
     pub counters: Vec<Counter>,
-    /// Numbers that clients read, and write if they have not changed since.
+    /// Numbers that clients read, and then write unless they have changed meanwhile.
     pub contests: Vec<Counter>,
     /// Keys that are lent to owners, by owner.
     pub lent: Vec<Counter>,
@@ -103,19 +103,19 @@ pub struct Books {
     pub queues: Queues,
     /// Collections that several clients write.
     pub shared: Shared,
-    /// By owner.
+    /// Each owner's channel.
     pub channels: Vec<Channel>,
-    /// Values that were gone, so that they must have been evicted.
+    /// Reads that found a value gone that only eviction can have removed.
     pub lost: u64,
-    /// Connections that the server has closed, so that it must have needed the memory.
+    /// Connections that the server closed without a reason but lack of memory.
     pub closed: u64,
     /// What clients have sent and received.
     pub bytes: Bytes,
-    /// Replies, for the record.
+    /// Number of replies, for the test's output.
     pub replies: u64,
-    /// Connections by TLS that were begun.
+    /// Number of TLS connections that were begun.
     pub tls_begun: u64,
-    /// Of these, connections on which replies came, and those of them that resumed a session.
+    /// TLS connections on which replies came. `resumed`: those of them that resumed a session.
     pub tls: u64,
     pub resumed: u64,
 }

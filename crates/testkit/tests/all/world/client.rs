@@ -48,7 +48,8 @@ pub struct Client {
     pub contesting: Option<Contesting>,
     /// The last place in the ledger that the client received.
     pub moment: u64,
-    /// The client's user is gone, and the client logs in when it is there again.
+    /// The client's user was removed, or a change of its password was not answered: the client logs in once
+    /// it is right again.
     pub is_turned_away: bool,
     /// When the client acts next.
     pub next_at: Millis,
@@ -97,7 +98,8 @@ impl Client {
     pub fn act(&mut self, scene: &mut Scene) -> Result<(), String> {
         self.next_at = scene.now() + if scene.random.one_in(3) { scene.random.below(4) } else { 0 };
         let Some(mut line) = self.line.take() else {
-            // A client that sleeps for ever must not need a wake-up.
+            // 1 ms later at least: a client that is always ready would let time pass in steps of microseconds
+            // alone.
             self.next_at += 1;
             let may = match scene.users.login(self.index) {
                 Login::Right => true,
@@ -138,7 +140,8 @@ impl Client {
         let line = self.line.as_mut().expect("it is connected");
         let sent = line.send(scene);
         let owner = matches!(self.role, Role::Owner);
-        // Before the server has received it; most often where it begins a value in front of which replies are held.
+        // The reset comes before the server has received the bytes. It is likelier behind a long send, which
+        // begins a value: the server holds replies while it receives one.
         let rarely = if sent > RECEIVE_BYTES { 6 } else { 50 };
         if sent > 0 && owner && scene.plan.resets && !scene.stopping && scene.random.one_in(rarely) {
             line.wire.peer().reset();
@@ -151,7 +154,7 @@ impl Client {
         Ok(())
     }
 
-    /// A flush is requested: from now on all keys may be gone, also for requests on their way.
+    /// A flush was requested: from now on any key may be gone, also for requests under way.
     pub fn flush_begins(&mut self) {
         for key in &mut self.keys {
             key.may_be_gone();
@@ -165,7 +168,7 @@ impl Client {
         }
     }
 
-    /// The flush is done: keys without requests meanwhile are gone.
+    /// The flush is done: keys for which no request was sent since it began are gone.
     pub fn flush_is_done(&mut self) {
         for key in self.keys.iter_mut().filter(|key| key.rests) {
             key.possible = vec![State::Absent];
@@ -191,7 +194,7 @@ impl Client {
             line.wire.peer().narrow(scene.plan.value_max);
         }
         if line.ending == Ending::Reset && scene.random.one_in(20) {
-            // The client may have received all its replies.
+            // A reset that waits for more bytes never comes if all replies have come: the client resets now.
             line.wire.peer().reset();
         }
         if line.ending != Ending::None || matches!(self.role, Role::Admin) {
@@ -234,7 +237,7 @@ impl Client {
         let line = self.line.take().expect("it is connected");
         let killed = scene.may_be_killed.contains(&line.address);
         let answered = line.requests.iter().all(|request| request.end > line.sent);
-        // A request that waits for a list may end without a reply.
+        // A blocked request may end without a reply.
         let answered = answered || line.requests.front().is_some_and(Request::awaits);
         let fine = match line.ending {
             Ending::Reset => true,
@@ -247,7 +250,7 @@ impl Client {
         scene.connected.retain(|address| *address != line.address);
         scene.note(&format!("{} is closed", self.name));
         if !fine && scene.stopping {
-            // A connection whose handshake a server has not seen the end of is closed at once.
+            // A stopping server closes a connection at once if its handshake is not complete.
             if !answered && line.is_begun() {
                 let text = &line.requests.front().expect("some are not").text;
                 return Err(format!("{}: the server stops and leaves {text} without an answer", self.name));
@@ -263,8 +266,8 @@ impl Client {
         Ok(())
     }
 
-    /// The server may have closed the connection since its user's rules were changed while a request was under way, or since
-    /// no user has logged in on it for long.
+    /// True if the server may have closed the connection for one of two reasons: the user's rules were
+    /// changed while a request was under way, or no user has logged in on it for long.
     fn is_overtaken(&self, scene: &Scene, line: &Line) -> bool {
         let users = &scene.users;
         let changed = |request: &Request| !users.is_sure_of_rules(self.index, request.stamp);
@@ -272,7 +275,7 @@ impl Client {
         users.any() && (line.requests.iter().any(changed) || is_old && !users.is_in(self.index))
     }
 
-    /// Commands without a reply may be done or not.
+    /// Drops the connection. A request that was sent without a reply may have been carried out or not.
     pub fn leave(&mut self, scene: &mut Scene, line: Line) {
         self.contesting = None;
         self.is_turned_away = false;
@@ -283,7 +286,7 @@ impl Client {
         }
         for Request { parts, done, stamp, is_void, .. } in line.requests {
             let was_sent = done <= line.sent;
-            // Nothing is done of what a user asks behind the reply by which it was removed.
+            // The server carries out no request that follows the reply to the user's removal.
             let sent = was_sent && !is_void;
             let login_changed = !scene.users.is_sure_of_login(self.index, stamp);
             for part in parts {

@@ -56,7 +56,7 @@ struct State {
     /// The error of accepts, and until when it lasts.
     refusal: Option<(Refusal, Millis)>,
     signal: bool,
-    /// The signal to read files again was sent, and was heard.
+    /// The signal to read files again was sent. `reloaded`: the acceptor has seen it.
     reload: bool,
     reloaded: bool,
     watched: [bool; LISTENERS],
@@ -78,7 +78,7 @@ pub struct Door {
     state: Rc<RefCell<State>>,
 }
 
-/// Makes of a connection of a listener what workers take over.
+/// Turns a connection of a listener into the stream that a worker takes over.
 pub type Begin<S> = Box<dyn Fn(usize, SimStream) -> io::Result<S>>;
 
 /// The entrance, as the acceptor sees it.
@@ -115,7 +115,8 @@ impl Door {
         Door { hub, network, time, state: Rc::new(RefCell::new(state)) }
     }
 
-    /// A client connects to a listener: its end of the connection, and its address, which no other has.
+    /// Connects a client to a listener; returns the client's end, and its address, which no other connection
+    /// has.
     pub fn connect(&self, listener: usize) -> (Peer, SocketAddr) {
         let state = &mut *self.state.borrow_mut();
         state.made += 1;
@@ -125,7 +126,7 @@ impl Door {
         (peer, address)
     }
 
-    /// Makes the system refuse accepts until then.
+    /// Makes the system refuse accepts until this time.
     pub fn refuse(&self, refusal: Refusal, until: Millis) {
         self.state.borrow_mut().refusal = Some((refusal, until));
     }
@@ -140,12 +141,12 @@ impl Door {
         self.state.borrow_mut().reload = true;
     }
 
-    /// True if the acceptor has heard that signal since this was asked last.
+    /// True if the acceptor has seen that signal since the last call.
     pub fn was_reloaded(&self) -> bool {
         std::mem::take(&mut self.state.borrow_mut().reloaded)
     }
 
-    /// True if this connection was gone before it was accepted.
+    /// True if this connection was lost before it was accepted.
     pub fn was_gone(&self, address: SocketAddr) -> bool {
         self.state.borrow().gone.contains(&address)
     }
@@ -163,12 +164,12 @@ impl Door {
         self.state.borrow().refusal.is_some_and(|(_, until)| self.time.now() < until)
     }
 
-    /// How many connections the acceptor has taken in.
+    /// Number of connections that the acceptor has accepted.
     pub fn accepted(&self) -> u64 {
         self.state.borrow().accepted
     }
 
-    /// An action of the acceptor that is wrong.
+    /// What the acceptor did wrong, if it did.
     pub fn wrong(&self) -> Option<String> {
         self.state.borrow().wrong.clone()
     }

@@ -1,8 +1,8 @@
 //! The HTTP thread of a world, and its scrapers. They have a network and random draws of their own, and act beside all
 //! others: in each step one of them at most.
 //!
-//! Time and the server are the world's. Whatever the HTTP thread does, it gives a worker nothing to do, and whatever stands still
-//! beside it, it answers.
+//! Time and the server are the world's. A turn of the HTTP thread gives no worker anything to do, and the
+//! thread answers even while workers stand still.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ const DRAWS: u64 = 0x6874_7470;
 const IDLE_TURNS_MAX: u64 = 500;
 const WINDOW_MS: Millis = 100;
 
-/// Between two pages when all clients are at rest.
+/// Time until the page that [`Http::ask_once_more`] asks for.
 const MOMENT_MS: Millis = 50;
 
-/// The address of the listener, and that of all of a crowd.
+/// The listener's address. `CROWD`: the address of all connections of a crowd.
 const LISTENER: [u8; 4] = [127, 0, 0, 1];
 const CROWD: [u8; 4] = [127, 1, 1, 1];
 
@@ -41,16 +41,16 @@ pub struct Http {
     random: Random,
     scrapers: Vec<Scraper>,
     pub scrapes: Scrapes,
-    /// The thread does not run until then.
+    /// The thread does not run before this time.
     stalled_until: Millis,
     weather_at: Millis,
     /// Connections without requests, all from one address, and until when they stay.
     crowd: (Vec<Peer>, Millis),
-    /// A crowd is still to come.
+    /// A crowd will still come.
     awaits_crowd: bool,
-    /// Time in which the thread was not kept from acting.
+    /// Fair time, in microseconds: the thread was not stalled, and the system refused no accept.
     fair_us: u64,
-    /// When the window began, the turns in it, and the bytes that had moved before.
+    /// The window of [`WINDOW_MS`]: when it began, the turns in it, and the bytes that had moved before.
     window: (Millis, u64, u64),
     resets: bool,
     calm: bool,
@@ -95,7 +95,8 @@ impl Http {
         }
     }
 
-    /// Lets the thread or a scraper take a turn, if one can. The workers' network is this one.
+    /// Lets the thread or a scraper take a turn, if one can. `workers`: the workers' network, and their
+    /// number.
     ///
     /// # Errors
     /// What is wrong.
@@ -130,7 +131,7 @@ impl Http {
         }
     }
 
-    /// A turn of the thread, which gives no worker anything to do.
+    /// Runs a turn of the thread; an error if it gives a worker something to do.
     fn turn(&mut self, now: Millis, (workers, count): (&Network, usize)) -> Result<(), String> {
         let Some(server) = &mut self.server else { return Ok(()) };
         let due = || (0..count).map(|worker| workers.due(worker)).collect::<Vec<Due>>();
@@ -165,7 +166,7 @@ impl Http {
             self.network.set_weather(weather(random));
         }
         if now >= self.crowd.1 && !self.crowd.0.is_empty() {
-            // A connection whose client is just gone would stay for a minute.
+            // Each is reset or ended: the server would keep a connection that is merely silent for a minute.
             for peer in self.crowd.0.drain(..) {
                 if random.one_in(2) { peer.reset() } else { peer.end() }
             }
@@ -190,7 +191,7 @@ impl Http {
         }
     }
 
-    /// How much of a time may pass in which nothing else of the world can act: until the thread or a scraper can.
+    /// Of `us`, in which nothing else of the world can act: the time until the thread or a scraper can.
     pub fn idle_us(&mut self, scene: &Scene, us: u64) -> u64 {
         let now = scene.now();
         let server = match self.server_due(now) {
@@ -205,7 +206,7 @@ impl Http {
         }
     }
 
-    /// Time has passed.
+    /// Notes that time has passed.
     pub fn pass(&mut self, us: u64, now: Millis) {
         if now >= self.stalled_until && !self.lobby.refuses() {
             self.fair_us += us;
@@ -223,7 +224,7 @@ impl Http {
         open.map(Scraper::shown).collect::<Vec<_>>().join("; ")
     }
 
-    /// The thread is told to end, and ends: whatever is not answered stays so.
+    /// Ends the thread. Requests without an answer stay so.
     pub fn end(&mut self) {
         if let Some(server) = self.server.take() {
             server.end();
@@ -233,7 +234,7 @@ impl Http {
         self.scrapers.iter_mut().for_each(Scraper::stop);
     }
 
-    /// From here on nothing is cut, and one page of all metrics is asked for in a moment.
+    /// From now on nothing is cut, and a scraper asks for one page of all metrics after [`MOMENT_MS`].
     pub fn ask_once_more(&mut self, now: Millis) {
         self.calm = true;
         if let Some(scraper) = self.scrapers.first_mut() {
@@ -241,12 +242,12 @@ impl Http {
         }
     }
 
-    /// True if a page was asked for in this way.
+    /// True if [`Http::ask_once_more`] was called.
     pub fn is_calm(&self) -> bool {
         self.calm
     }
 
-    /// Compares the newest page with what clients did, when nothing is on its way.
+    /// Compares the newest page with what clients did; no request is under way.
     ///
     /// # Errors
     /// What does not agree.
@@ -254,14 +255,15 @@ impl Http {
         let (plan, books) = (&scene.plan, &scene.books);
         let accepted = scene.door.accepted();
         let Bytes { sent, unsure, received } = books.bytes;
-        // A request that is refused at its head has its reply before the rest of it is taken.
+        // A request that is refused at its head is answered before the server receives the rest of it.
         let takes_all = plan.memory == Memory::Ample && !plan.users;
         let read_min = if takes_all { sent.saturating_sub(unsure) } else { 0 };
-        // What a client resets is lost, and so is a sealed reply that waits for room when its connection is closed.
+        // A client's reset loses bytes that the server has written. So does the end of a TLS connection with
+        // encrypted bytes that still wait for room.
         let written_max = if self.resets || plan.speaks_tls() { u64::MAX } else { received };
         let published: Vec<(u64, u64)> = books.channels.iter().map(|channel| channel.bounds()).collect();
         let surely: u64 = published.iter().map(|(surely, _)| surely).sum();
-        // In worlds with users, others ask to publish, and are refused.
+        // In worlds with users other clients' PUBLISH is refused, and may be counted.
         let perhaps = if plan.users { u64::MAX } else { published.iter().map(|(_, most)| most).sum() };
         let sums: [(&str, RangeInclusive<u64>); 6] = [
             ("memcached_connections_total", accepted..=accepted),

@@ -11,9 +11,9 @@ use crate::world::part::{Contest, Dialect, Part};
 use crate::world::plan::Memory;
 use crate::world::scene::{Flush, Scene};
 
-/// The result for the bytes at the front of the input.
+/// The result of comparing a part with the front of the input.
 enum Match {
-    /// This many of them are the part.
+    /// The part is this many bytes long.
     Is(usize),
     /// More bytes are needed to decide.
     More,
@@ -45,7 +45,8 @@ impl Client {
                 }
             }
             if scene.users.removing.contains(&line.address) {
-                // The user is gone. What had to come to its end did, and the rest is refused until the connection is closed.
+                // The user is removed. The server finishes commands that have begun, and refuses the rest
+                // until it closes the connection.
                 line.is_refused |= TO_NOBODY.iter().any(|refusal| line.rest().starts_with(refusal));
                 if line.is_refused {
                     let Some(end) = line_end(line.rest()) else { return Ok(()) };
@@ -314,7 +315,7 @@ impl Client {
         Ok(Some((to, number)))
     }
 
-    /// The number and the token of a contended key.
+    /// The number and the token of a contended key, from the reply to a read.
     fn contested(&self, key: usize, rest: &[u8]) -> Result<Option<(usize, u64, u64)>, String> {
         let lines = if self.dialect == Dialect::Classic { 3 } else { 2 };
         let mut ends = vec![0];
@@ -348,12 +349,12 @@ fn match_bytes(bytes: &[u8], rest: &[u8]) -> Result<Match, String> {
     }
 }
 
-/// The place behind the first line.
+/// The length of the first line, with its end.
 pub fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n").map(|at| at + 2)
 }
 
-/// The bulk string at the front: where it ends, and its text.
+/// Reads the bulk string at the front; returns its length in bytes, and its text.
 pub fn bulk_at(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, String> {
     let Some(head) = line_end(bytes) else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes[..head]);

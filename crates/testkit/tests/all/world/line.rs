@@ -18,18 +18,20 @@ pub struct Request {
     pub parts: VecDeque<Part>,
     /// Bytes of all requests on the connection up to the end of this one.
     pub end: u64,
-    /// Bytes up to the place from which on it may be done: a quiet command has one with a reply behind it.
+    /// Bytes on the connection after which the request may be carried out. For a command without a reply that
+    /// is before `end`, which is the end of the command behind it.
     pub done: u64,
     /// The text of the request for the journal.
     pub text: String,
-    /// What is known of the client's user when it is asked.
+    /// What was known of the client's user when the request was queued.
     pub stamp: Stamp,
-    /// The client's user was removed before, and nothing is answered.
+    /// The client's user was removed before: the request gets no reply.
     pub is_void: bool,
 }
 
 impl Request {
-    /// Whether the reply comes only when a client pushes, or at the timeout; or passwords may have to wait.
+    /// True if the reply may come late: it waits for a push or a timeout, or for the delay after a wrong
+    /// password.
     pub fn awaits(&self) -> bool {
         matches!(
             self.parts.front(),
@@ -65,18 +67,18 @@ pub struct Line {
     /// This many bytes of the input are checked.
     at: usize,
     pub ending: Ending,
-    /// The client reads nothing until then.
+    /// The client reads nothing before this time.
     pub rests_until: Millis,
     /// When any bytes last moved, in fair time; and how many had moved by then.
     moved_us: u64,
     seen: (u64, usize, u64),
-    /// Bytes that have come by the network.
+    /// Bytes that the network has brought.
     received: u64,
-    /// Bytes have come that the server sends behind the handshake, if there is one.
+    /// The client has received bytes from the session, which come after the handshake.
     heard: bool,
-    /// When it was made.
+    /// When the connection was made.
     pub since: Millis,
-    /// Requests are refused, since its user is gone.
+    /// The server refuses all requests here, since the user was removed.
     pub is_refused: bool,
 }
 
@@ -122,7 +124,7 @@ impl Line {
         )
     }
 
-    /// Queues a request, of a client of whose user this is known.
+    /// Queues a request; `stamp`: what is known of the client's user now.
     pub fn ask(&mut self, scene: &Scene, Asking { bytes, behind, parts, text }: Asking, stamp: Stamp) {
         let is_void = scene.users.removed.contains(&self.address);
         self.unsent.extend(&bytes);
@@ -132,12 +134,14 @@ impl Line {
         self.requests.push_back(Request { parts: parts.into(), end: self.asked, done, text, stamp, is_void });
     }
 
-    /// Sends a part of the queued bytes, or of the handshake before them; returns the part's length, 0 for the handshake's.
+    /// Sends some of the queued bytes and returns how many; during the handshake, sends its bytes and returns
+    /// 0.
     pub fn send(&mut self, scene: &mut Scene) -> usize {
         if self.ending == Ending::None {
             self.wire.flush();
         }
-        // Before that nothing is sent: what is not sent was not done.
+        // Requests wait until the handshake is complete. A request that was not sent cannot have been carried
+        // out.
         let is_ready = !self.unsent.is_empty() && self.wire.is_open();
         if !is_ready || self.ending == Ending::Ended || scene.stopping {
             return 0;
@@ -156,14 +160,14 @@ impl Line {
         bytes
     }
 
-    /// The request at the front has its whole reply.
+    /// Notes that the first request has its whole reply.
     pub fn end_request(&mut self) {
         if let Some(request) = self.requests.pop_front() {
             self.answered = request.end;
         }
     }
 
-    /// Bytes that were sent behind the last request that has its reply.
+    /// Bytes that were sent after the last request that has its reply.
     pub fn unanswered_bytes(&self) -> u64 {
         self.sent.saturating_sub(self.answered)
     }
@@ -178,7 +182,7 @@ impl Line {
         self.requests.is_empty() && self.at == self.input.len()
     }
 
-    /// Receives a part of the bytes that have come.
+    /// Receives some of the bytes that have come, or all of them.
     pub fn receive(&mut self, scene: &mut Scene, all: bool) {
         let bytes = match scene.random.below(6) {
             0..4 => usize::MAX,
@@ -196,7 +200,7 @@ impl Line {
         self.input.extend(plain);
     }
 
-    /// The server has surely begun to answer requests: its side of a handshake is complete.
+    /// True if the server has begun to answer: its side of the handshake is complete.
     pub fn is_begun(&self) -> bool {
         self.heard || !self.wire.is_tls()
     }

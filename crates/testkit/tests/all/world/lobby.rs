@@ -18,7 +18,7 @@ use larder_tls::Transport;
 struct State {
     queue: VecDeque<(SimStream, IpAddr)>,
     watched: bool,
-    /// The system has no descriptors until then.
+    /// The system has no descriptors before this time.
     refuses_until: Millis,
 }
 
@@ -50,7 +50,7 @@ impl Lobby {
         peer
     }
 
-    /// Makes the system refuse accepts until then.
+    /// Makes the system refuse accepts until this time.
     pub fn refuse(&self, until: Millis) {
         self.state.borrow_mut().refuses_until = until;
     }
@@ -60,7 +60,7 @@ impl Lobby {
         self.time.now() < self.state.borrow().refuses_until
     }
 
-    /// The listener is closed: waiting connections are lost.
+    /// Closes the listener: waiting connections are lost.
     pub fn close(&self) {
         self.state.borrow_mut().queue.clear();
     }

@@ -54,13 +54,13 @@ impl Log {
         other.map_or(Ok(()), |other| Err(format!("two entries have the ID {id:?}: {other} and {number}")))
     }
 
-    /// Notes the reply to a request of that moment: there is nothing to deliver.
+    /// Notes a reply that delivered nothing; `asked`: the moment of its request.
     pub fn deny(&mut self, asked: u64) {
         let answered = self.now();
         self.denials.push((asked, answered));
     }
 
-    /// Notes that an entry was delivered by a request of that moment.
+    /// Notes that an entry was delivered; `asked`: the moment of the request.
     ///
     /// # Errors
     /// The entry was delivered before, or never added.
@@ -74,7 +74,7 @@ impl Log {
         Ok(())
     }
 
-    /// Takes some delivered entries, which no other client acknowledges.
+    /// Takes up to `most` delivered entries for an XACK or XDEL. No other client gets them.
     pub fn take_some(&mut self, most: usize) -> Vec<StreamId> {
         self.open.split_off(self.open.len().saturating_sub(most))
     }

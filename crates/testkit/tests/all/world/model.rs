@@ -184,12 +184,12 @@ impl Key {
         Key { name, possible: vec![State::Absent], asked: 0, rests: false }
     }
 
-    /// The key may be gone.
+    /// Notes that the key may be gone.
     pub fn may_be_gone(&mut self) {
         add(&mut self.possible, State::Absent);
     }
 
-    /// Its possible states at a time between these.
+    /// The possible states at a time between these.
     fn at(&self, (from, to): (Millis, Millis), gone: bool) -> Vec<State> {
         let mut states = Vec::new();
         for state in &self.possible {
@@ -233,7 +233,8 @@ impl Key {
         outcomes
     }
 
-    /// A verb was answered, not later than `now`: these are the states that would have led to the reply.
+    /// Notes the reply to a verb, which came at `now` or before; `next`: the states that would have led to
+    /// it.
     pub fn answer(&mut self, now: Millis, next: impl Iterator<Item = State>) {
         self.possible.clear();
         for mut state in next {
@@ -246,7 +247,7 @@ impl Key {
         }
     }
 
-    /// A verb was sent and gets no reply: it was done, or not.
+    /// Notes that a sent verb gets no reply: it was carried out, or not.
     pub fn leave(&mut self, verb: &Verb, resp: bool, doubts: Doubts) {
         for outcome in self.outcomes(verb, resp, doubts) {
             add(&mut self.possible, outcome.next);

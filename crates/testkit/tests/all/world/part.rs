@@ -58,9 +58,9 @@ pub enum Part {
     Contest { key: usize, what: Contest },
     /// The names of the client's keys, in any order.
     Names { doubtful: bool, asked_at: u64 },
-    /// The length of a list to which `count` elements were pushed, from this number on.
+    /// The length of a list to which `count` elements were pushed; the first has the number `first`.
     Pushed { first: u64, count: usize },
-    /// An element of the first of these lists that has one. `waits`: the request waits for one if there is none.
+    /// An element of the first of these lists that has one. `waits`: the request blocks if all are empty.
     Popped { lists: Vec<usize>, waits: bool, asked: u64 },
     /// How many clients received a message.
     Published(u64),
@@ -74,15 +74,17 @@ pub enum Part {
     Flushed,
     /// How many connections with this address were closed.
     Killed(SocketAddr),
-    /// The reply to HELLO: a map of seven. `logs_in`: it has the client's password, and may wait behind a wrong one.
+    /// The reply to HELLO: a map of seven entries. `logs_in`: HELLO has a password, and may be delayed by an
+    /// earlier wrong one.
     Hello { logs_in: bool },
-    /// The refusal of what the client's user may not do.
+    /// The refusal of a request that the client's user may not make.
     Refused(Vec<u8>),
-    /// The reply to a password.
+    /// The reply to a login; `right`: the password was right when the request was queued.
     Login { right: bool, stamp: Stamp },
-    /// The reply of the key that is lent to the client: its new number, or that there is none.
+    /// The reply for the key that is lent to the client: its new number, or that it does not exist.
     Lent { add: Option<(u64, u64)>, stamp: Stamp },
-    /// The reply to a change of a user, with whose connection a removal ends.
+    /// The reply to a change of a user. `address`: the client's connection, which ends with the user's
+    /// removal.
     Changed { client: usize, change: Change, address: Option<SocketAddr> },
     /// A part about accounts.
     Bank { told: Query, since: Since },

@@ -49,11 +49,11 @@ pub struct Plan {
     pub stalls: bool,
     pub refusals: bool,
     pub tuning: bool,
-    /// Once, more connections come at a time than may be handed to workers that stand still.
+    /// Once, more clients connect at a time than stalled workers can be handed.
     pub crowd: bool,
-    /// The server is stopped amid the traffic, and not after it.
+    /// The server is stopped during the traffic, not after it.
     pub stops_early: bool,
-    /// RESP clients run scripts; an administrator kills them.
+    /// RESP clients run scripts. `script_kills`: an administrator kills them.
     pub scripts: bool,
     pub script_kills: bool,
     /// RESP clients push to lists, pop from them, and wait for their elements.
@@ -67,16 +67,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a seed. What is drawn from `later` leaves the rest of the plan, and the runs of the worlds that have none of
-    /// it, as they are without it.
+    /// The plan of a seed. `later` gives draws for options that were added later: the other options, and
+    /// worlds without the added ones, stay as they were.
     pub fn draw(random: &mut Random, later: &mut Random) -> Plan {
         let plan = Plan::draw_first(random);
         let speaks = later.of(&[[true, true], [true, false], [false, true]]);
         let tls = if later.one_in(4) { speaks } else { [false; LISTENERS] };
         let users = later.one_in(3);
         let http = later.one_in(3);
-        // Each of a crowd is charged a handshake, for which small stores have no memory, and is an unauthenticated client: there
-        // may be few of these.
+        // A crowd's connections are unauthenticated, and few of these are allowed. With TLS each is charged a
+        // handshake, for which small stores have no memory.
         let crowd = plan.crowd && !users && !tls.contains(&true);
         Plan { tls, users, crowd, http, ..plan }
     }
@@ -116,33 +116,36 @@ impl Plan {
         }
     }
 
-    /// A listener speaks TLS.
+    /// True if a listener speaks TLS.
     pub fn speaks_tls(&self) -> bool {
         self.tls.contains(&true)
     }
 
-    /// Clients say wrong passwords. What comes behind one waits, and may wait for ever where the clock is set back again and
-    /// again.
+    /// True if clients send wrong passwords. The server delays what such a client sends next, for ever if the
+    /// clock is set back again and again.
     pub fn has_wrong_passwords(&self) -> bool {
         self.users && self.steps != Steps::BothWays
     }
 
-    /// There are shared counters and contended keys, whose sums are exact: nothing may remove them.
+    /// True if there are shared counters and contended keys. Their sums must be exact, so nothing may remove
+    /// items.
     pub fn contends(&self) -> bool {
         self.memory == Memory::Ample && !self.flushes
     }
 
-    /// Scripts move money, whose sum is exact.
+    /// True if scripts move money. The sum of all money must stay exact.
     pub fn moves_money(&self) -> bool {
         self.scripts && self.contends()
     }
 
-    /// Elements are pushed to lists and popped. Each element is known, so nothing else may remove any.
+    /// True if clients push to lists and pop from them. Each element is accounted for, so nothing else may
+    /// remove one.
     pub fn has_queues(&self) -> bool {
         self.queues && self.contends()
     }
 
-    /// Scripts run commands on their clients' keys: only where there is memory for the keys, and for their values in Lua.
+    /// True if scripts run commands on their clients' keys. That needs memory for the keys, and for their
+    /// values in Lua.
     pub fn scripts_own_keys(&self) -> bool {
         self.scripts && self.memory == Memory::Ample && self.value_max <= 20_000
     }
@@ -151,7 +154,7 @@ impl Plan {
         if self.memory == Memory::Ample { 64 } else { 12 }
     }
 
-    /// The weather of some time. Bytes come one by one only where values are short.
+    /// Draws the weather for some time. Bytes come one by one only if values are short.
     pub fn weather(&self, random: &mut Random) -> Weather {
         let least = if self.value_max > 1000 { 1 } else { 0 };
         let sizes = [1, 300, 4096, usize::MAX, usize::MAX, usize::MAX];

@@ -31,11 +31,11 @@ const TIMEOUTS: [&str; 4] = ["0.001", "0.05", "0.3", "2"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Push {
     Open,
-    /// Its reply came at that moment.
+    /// The reply came at this moment.
     Done(u64),
-    /// It was never sent.
+    /// The push was never sent.
     Not,
-    /// Its connection ended before the reply.
+    /// The connection ended before the reply.
     Unsure,
 }
 
@@ -49,7 +49,7 @@ struct Element {
     popped: Option<u64>,
 }
 
-/// A reply that a list is empty, or one with an element of a later list.
+/// A list that was empty by a reply: one without an element, or with one of a later list.
 #[derive(Debug)]
 struct Denial {
     who: String,
@@ -65,7 +65,7 @@ pub struct Queues {
     denials: Vec<Denial>,
     /// The client and the element of each pop, in the order of replies.
     told: Vec<(usize, usize)>,
-    /// Pops and pushes on connections that ended before the reply.
+    /// Pops whose connections ended before the reply. `unsure_pushes`: such pushes.
     unsure_pops: usize,
     unsure_pushes: usize,
     /// The number of the last event: each request and each reply has its own.
@@ -100,7 +100,7 @@ impl Queues {
         numbers.for_each(|number| self.elements[number as usize].push = Push::Done(now));
     }
 
-    /// Notes that the connection of a push of these elements ended before the reply.
+    /// Notes that the connection ended before the reply to a push of these elements.
     pub fn left_push(&mut self, numbers: Range<u64>, sent: bool) {
         self.unsure_pushes += usize::from(sent);
         let push = if sent { Push::Unsure } else { Push::Not };
@@ -117,7 +117,7 @@ impl Queues {
         self.told.len() as u64
     }
 
-    /// Notes a reply by which these lists are empty.
+    /// Notes a reply by which these lists were empty.
     fn denied(&mut self, who: &str, lists: &[usize], asked: u64) {
         let answered = self.now();
         let denial = |&list: &usize| Denial { who: who.to_owned(), list, asked, answered };

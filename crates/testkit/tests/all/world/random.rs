@@ -18,7 +18,7 @@ impl Random {
         self.draw() % end
     }
 
-    /// As [`Random::below`], for lengths and places.
+    /// As [`Random::below`], for lengths and indexes.
     pub fn index(&mut self, end: usize) -> usize {
         self.below(end as u64) as usize
     }

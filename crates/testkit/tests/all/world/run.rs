@@ -19,19 +19,20 @@ use crate::world::simulation::{World, owner_name};
 use crate::world::user::lent_name;
 use crate::world::users::Counts;
 
-/// A page of metrics agrees with what clients did after so many tries: a worker may stand still with what it has still to take.
+/// Tries until a page of metrics must agree with what clients did: a stalled worker may still have bytes to
+/// receive.
 const TRIES: usize = 20;
 
-/// All clients have all replies within this.
+/// Time within which all clients have all their replies.
 const LIFE_MS: Millis = 120_000;
 
-/// The last requests are answered within this, in time in which nothing is kept from acting.
+/// Fair time within which the last requests are answered.
 const PATIENCE_US: u64 = 20_000_000;
 
-/// The acceptor sees a signal within this.
+/// Time within which the acceptor sees a signal.
 const HEARS_MS: Millis = 1_000;
 
-/// Workers end within this after a stop: as long as they wait for clients that do not read.
+/// Time within which workers end after a stop: they wait that long for clients that do not read.
 const STOPS_MS: Millis = 40_000;
 
 /// The result of a run without errors.
@@ -46,15 +47,15 @@ pub struct Outcome {
     pub pops: u64,
     /// Replies about collections that several clients write.
     pub shared: u64,
-    /// Among these: popped numbers, and delivered entries of the stream.
+    /// Of these: popped numbers. `deliveries`: delivered entries of the stream.
     pub shared_pops: u64,
     pub deliveries: u64,
-    /// Connections by TLS on which replies came, and those of them that resumed a session.
+    /// TLS connections on which replies came. `resumed`: those of them that resumed a session.
     pub tls: u64,
     pub resumed: u64,
-    /// What users were refused, and more of them.
+    /// Counts about users: refusals, logins, removals.
     pub users: Counts,
-    /// Pages of metrics that scrapers have had.
+    /// Pages of metrics that scrapers received.
     pub pages: u64,
 }
 
@@ -104,7 +105,7 @@ fn live(world: &mut World) -> Result<(), String> {
     scrape_all(world)
 }
 
-/// Scrapers come to their end, and a page of metrics agrees with what all clients did.
+/// Lets the scrapers finish, then checks that a page of metrics agrees with what all clients did.
 fn scrape_all(world: &mut World) -> Result<(), String> {
     for _ in 0..TRIES {
         while let Some(http) = world.http.as_ref().filter(|http| !http.is_done()) {
@@ -203,7 +204,7 @@ fn end(world: &mut World) -> Result<(), String> {
 /// Places of `Host::connections` below are listeners.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
-/// Compares the store's figures with the connections' and the items'.
+/// Compares the server's counters with the clients' books, and sums of additions with the stored numbers.
 fn balance(world: &World) -> Result<(), String> {
     let books = &world.scene.books;
     let mut sums = Sums::default();
@@ -237,7 +238,7 @@ fn balance(world: &World) -> Result<(), String> {
     books.shared.agrees(&world.store)
 }
 
-/// Checks that the server counts the handshakes that clients saw, and found no client to break the protocol.
+/// Checks that the server counts the handshakes that clients saw, and no TLS errors.
 fn balance_tls(world: &World) -> Result<(), String> {
     let (books, counted) = (&world.scene.books, &world.tls);
     let [broken, failed] =
@@ -249,7 +250,7 @@ fn balance_tls(world: &World) -> Result<(), String> {
         [&counted.handshakes, &counted.resumptions, &counted.new_sessions].map(|count| count.load(Relaxed));
     let (begun, tls, resumed) = (books.tls_begun, books.tls, books.resumed);
     let all_seen = tls <= handshakes && resumed <= resumptions && tls - resumed <= new;
-    // A client that has reset its connection has not seen the end of a handshake that is counted.
+    // The server may count a handshake whose end the client did not see, because it reset the connection.
     if !all_seen || handshakes > begun || resumptions + new != handshakes {
         return Err(format!(
             "of {begun} handshakes {tls} were seen, {resumed} of them resumed; counted are {handshakes}: \
@@ -280,7 +281,7 @@ fn elements(store: &Arc<Store>, name: &str) -> Vec<Vec<u8>> {
     list.entries(0..list.len()).map(|entry| entry.name.text(&mut [0; DIGITS_MAX]).to_vec()).collect()
 }
 
-/// All money is in the accounts, as the ledger says.
+/// Checks that all money is in the accounts, as the ledger says.
 fn balance_bank(world: &mut World) -> Result<(), String> {
     if !world.scene.plan.moves_money() {
         return Ok(());
@@ -295,7 +296,7 @@ fn number(store: &Arc<Store>, name: &str) -> Option<u64> {
     std::str::from_utf8(&stored(store, name)?).ok()?.parse().ok()
 }
 
-/// The value of a key that is short.
+/// The value of a key; the value must be short.
 fn stored(store: &Arc<Store>, name: &str) -> Option<Vec<u8>> {
     let mut worker = store.worker().expect("those of the server are gone");
     let mut guard = worker.enter(1_800_000_000_000);

@@ -51,7 +51,7 @@ impl Journal {
     }
 }
 
-/// A flush on its way: one at a time.
+/// The state of a flush; there is one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     None,
@@ -76,13 +76,14 @@ pub struct Scene {
     /// The users of clients, if they have to log in.
     pub users: Users,
     pub journal: Journal,
-    /// The system's time at the server's start, as the system's clock shows it now, in microseconds: whole milliseconds.
+    /// The system's time at the server's start, by the system's present clock: a clock that is set changes
+    /// it. In microseconds, a multiple of 1,000.
     epoch_us: Arc<AtomicU64>,
     /// Earlier values of it, and until when a worker may still use them.
     epochs: Vec<(Millis, Millis)>,
-    /// Time in which nothing was kept from acting.
+    /// Fair time, in microseconds: no worker was stalled, and the system refused no accept.
     pub fair_us: u64,
-    /// Where a flush is on its way.
+    /// The state of the flush.
     pub flush: Flush,
     /// Addresses of the clients' connections.
     pub connected: Vec<SocketAddr>,
@@ -124,7 +125,7 @@ impl Scene {
         self.journal.note(self.time.now_us(), text);
     }
 
-    /// The system's time as any worker may have it now: not before the one and not after the other.
+    /// The earliest and the latest system time that a worker may have now.
     pub fn wall(&self) -> (Millis, Millis) {
         let now = self.now();
         let epoch = self.epoch_us.load(Relaxed) / 1000;

@@ -17,20 +17,20 @@ use crate::world::visit::{Answer, Body, Visit};
 /// Requests on their way at a time.
 const DEPTH: usize = 3;
 
-/// A scraper that reads and has sent its request waits no longer than this without bytes that move, in the HTTP thread's fair
-/// time: some passwords wait for a second.
+/// A scraper that reads and has sent its request waits at most this long without moving bytes, in the HTTP
+/// thread's fair time. The server delays some logins by a second.
 const PATIENCE_US: u64 = 3_000_000;
 
-/// A head has so long to come before it is refused.
+/// Time for a request's head to arrive. After it the server refuses the request.
 const HEAD_MS: Millis = 5_000;
 
-/// What a scraper acts upon.
+/// All that a scraper's action reads and changes.
 pub struct Stage<'a> {
     pub scene: &'a mut Scene,
     pub random: &'a mut Random,
     pub scrapes: &'a mut Scrapes,
     pub lobby: &'a Lobby,
-    /// Time in which the HTTP thread was not kept from acting.
+    /// Fair time of the HTTP thread, in microseconds.
     pub fair_us: u64,
     /// Clients reset their connections.
     pub resets: bool,
@@ -38,7 +38,7 @@ pub struct Stage<'a> {
     pub calm: bool,
 }
 
-/// A request without an answer, and the place of its end among all bytes of the connection.
+/// A request without an answer, and the position of its end among all bytes that the connection sends.
 #[derive(Debug)]
 struct Asked {
     visit: Visit,
@@ -57,9 +57,9 @@ struct Line {
     input: Vec<u8>,
     received: u64,
     ending: Ending,
-    /// The last request ends the connection, and was asked.
+    /// A request that ends the connection was queued: no other follows.
     ends: bool,
-    /// Nothing is read until then.
+    /// The scraper reads nothing before this time.
     rests_until: Millis,
     /// When any bytes last moved, in fair time; and how many had moved by then.
     moved_us: u64,
@@ -71,9 +71,9 @@ struct Line {
 pub struct Scraper {
     name: String,
     address: IpAddr,
-    /// Requests that are still to be asked.
+    /// Requests that the scraper still has to send.
     pub left: u64,
-    /// Its next request comes in part.
+    /// Its next request is sent in part, and never completed.
     is_half: bool,
     /// Its connections take few bytes at a time.
     is_slow: bool,
@@ -148,7 +148,7 @@ impl Line {
 }
 
 impl Scraper {
-    /// A scraper with an address of its own, which asks so many times.
+    /// A scraper with its own address, which sends this many requests.
     pub fn new(index: usize, left: u64, random: &mut Random) -> Scraper {
         Scraper {
             name: format!("scraper{index}"),
@@ -161,12 +161,12 @@ impl Scraper {
         }
     }
 
-    /// True if all is asked and answered.
+    /// True if all requests are sent and answered.
     pub fn is_done(&self) -> bool {
         self.left == 0 && self.line.is_none()
     }
 
-    /// The server is gone: nothing is asked any more.
+    /// Drops the connection and the requests that are left: the server is gone.
     pub fn stop(&mut self) {
         (self.left, self.line, self.next_at) = (0, None, Millis::MAX);
     }
@@ -199,7 +199,8 @@ impl Scraper {
             line.judge(stage.scrapes, now).map_err(named)?;
         }
         if is_closed {
-            // What was sent in whole is answered, but where the scraper itself cut the connection.
+            // The server answers each request that was sent completely, unless the scraper cut the
+            // connection.
             let is_open = line.requests.iter().any(|asked| asked.end <= line.sent);
             if line.ending == Ending::None && !line.ends || is_open && line.ending != Ending::Reset {
                 return Err(named(format!("it is closed, and waits for {} answers", line.requests.len())));
@@ -248,7 +249,7 @@ impl Scraper {
         }
     }
 
-    /// Asks something more, perhaps.
+    /// Perhaps queues another request.
     fn ask(&mut self, stage: &mut Stage<'_>, line: &mut Line) {
         let may = self.left > 0 && line.ending == Ending::None && !line.ends && line.requests.len() < DEPTH;
         if !may || !stage.calm && stage.random.one_in(2) {
@@ -268,11 +269,11 @@ impl Scraper {
         line.ask(stage, visit);
     }
 
-    /// Perhaps pauses reading, or ends the connection; true if it is cut at once.
+    /// Perhaps pauses reading, or ends or resets the connection; true if it was reset at once.
     fn cuts(&self, stage: &mut Stage<'_>, line: &mut Line) -> bool {
         let now = stage.scene.now();
         if line.ending == Ending::Reset {
-            // All that it was to have may have come before the reset.
+            // A reset that waits for more bytes never comes if all answers have come: the scraper resets now.
             if stage.random.one_in(20) {
                 line.peer.reset();
             }
@@ -307,7 +308,7 @@ impl Scraper {
         }
     }
 
-    /// The connection is no more. Requests that were not sent in whole are not done.
+    /// Notes that the connection ended. A request that was not sent completely is not carried out.
     fn leave(&self, stage: &mut Stage<'_>, line: Line) {
         let undone = line.requests.iter().filter(|asked| asked.visit.counts && asked.end > line.sent);
         stage.scrapes.asked -= undone.count() as u64;

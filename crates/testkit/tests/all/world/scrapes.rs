@@ -1,22 +1,22 @@
-//! What pages of metrics have told: their counters, in the order in which the server made the pages.
+//! The counters of all pages of metrics, in the order in which the server made the pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The counter that numbers pages: each page is one request more.
 const NUMBER: &str = "larder_http_requests_total";
 
-/// Metrics that are called counters, as an exporter calls them, and are none.
+/// Metrics that have the type counter, as in memcached's exporter, but may fall.
 const NO_COUNTERS: [&str; 2] =
     ["memcached_slab_mem_requested_bytes", "memcached_slab_items_evicted_time_seconds"];
 
 /// The last line of a page that has all families.
 const END: &str = "\nlarder_exposition_truncated 0\n";
 
-/// Samples are told with so many decimals at most, and kept as whole numbers of the last.
+/// Most decimals of a sample. Samples are kept as integers, in units of the last decimal.
 const DECIMALS: usize = 6;
 const ONE: u128 = 1_000_000;
 
-/// What was known when a request was asked: its page is newer.
+/// The figures that were certain when a request was sent: its page must be newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Counted requests that were answered.
@@ -28,7 +28,7 @@ pub struct Known {
 /// All pages.
 #[derive(Debug, Default)]
 pub struct Scrapes {
-    /// Requests that the server counts once it has them.
+    /// Sent requests that the server counts.
     pub asked: u64,
     /// Of these, requests that were answered.
     pub answered: u64,
@@ -38,7 +38,7 @@ pub struct Scrapes {
 }
 
 impl Scrapes {
-    /// What is known now.
+    /// The figures that are certain now.
     pub fn known(&self) -> Known {
         Known { answered: self.answered, newest: self.newest() }
     }
@@ -52,10 +52,11 @@ impl Scrapes {
         self.numbers.len() as u64
     }
 
-    /// Adds a page, which was asked for when so much was known.
+    /// Adds a page; `known`: the figures that were certain when it was asked for.
     ///
     /// # Errors
-    /// It is no page, its number is wrong, or a counter is less than in a page before it or more than in one behind it.
+    /// The text is no page, its number is impossible, or a counter is less than in an earlier page or more
+    /// than in a later one.
     pub fn add(&mut self, text: &str, known: Known) -> Result<(), String> {
         let page = counters(text)?;
         let number = page.get(NUMBER).ok_or("the page does not number itself")? / ONE;
@@ -84,7 +85,7 @@ impl Scrapes {
     }
 }
 
-/// The counters of a page, parts of histograms among them.
+/// The values of a page that only grow: counters, and the parts of histograms.
 fn counters(text: &str) -> Result<BTreeMap<&str, u128>, String> {
     if !text.ends_with(END) {
         return Err(format!("the page does not end with all of its families: {}", text.len()));
@@ -110,7 +111,7 @@ fn counters(text: &str) -> Result<BTreeMap<&str, u128>, String> {
     Ok(counters)
 }
 
-/// A sample in parts of one.
+/// A sample's value as an integer, in units of the last decimal.
 fn parts(text: &str) -> Option<u128> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let decimals = (decimals.len() <= DECIMALS).then(|| format!("{decimals:0<DECIMALS$}"))?;

@@ -1,4 +1,5 @@
-//! The server's actors in a world: workers and an acceptor, over sockets or, where a listener speaks TLS, over what is either.
+//! The server's actors in a world: workers and an acceptor. Their connections are sockets or, if a listener
+//! speaks TLS, streams that are sockets or TLS over one.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::world::wire::Trust;
 
 /// An actor of the server.
 pub trait Turns {
-    /// Lets it take a turn; false if it has come to its end.
+    /// Takes a turn; false if the actor has ended.
     fn turn(&mut self) -> io::Result<bool>;
 }
 

@@ -42,7 +42,8 @@ const ELEMENTS: usize = 200;
 const OFTEN: usize = 3;
 /// Most numbers that are pushed or popped together.
 const TOGETHER: usize = 3;
-/// Bytes of the text of one number in [`LONG_ONE_IN`], if values may be this long: it is stored apart.
+/// Length of the text of one in [`LONG_ONE_IN`] numbers, if the plan allows such values. A text this long is
+/// stored apart.
 const LONG_BYTES: usize = 20_000;
 const LONG_ONE_IN: u64 = 9;
 /// How long a client waits for a number, in seconds.
@@ -51,7 +52,7 @@ const WAITS: &[u8] = b"0.05";
 /// A request, as far as the right reply depends on it.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// HINCRBY or ZINCRBY: `by` is added to an element's counter; `before` is the sum of acknowledged additions.
+    /// HINCRBY or ZINCRBY of an element's counter by `by`; `before` is the sum of acknowledged additions.
     Add {
         board: bool,
         element: usize,

@@ -40,10 +40,10 @@ use crate::world::users::Users;
 /// The system's time at a server's start.
 pub const START_MS: Millis = 1_800_000_000_000;
 
-/// What the part of a plan is drawn from that was added to worlds later, beside the seed.
+/// With the seed, starts the draws for options that were added to plans later.
 const LATER: u64 = 0x6c_6174_657a;
 
-/// Shared counters, and contended keys.
+/// Number of shared counters, and of contended keys.
 const SHARED: usize = 3;
 
 /// A worker whose connections move no byte takes no more turns in [`WINDOW_MS`].
@@ -54,9 +54,9 @@ const WINDOW_MS: Millis = 100;
 struct SimulatedWorker {
     /// `None`: the worker has ended.
     turns: Option<Box<dyn Turns>>,
-    /// The worker does not run until then.
+    /// The worker does not run before this time.
     stalled_until: Millis,
-    /// When the window began, the turns in it, and the bytes that had moved before.
+    /// The window of [`WINDOW_MS`]: when it began, the turns in it, and the bytes that had moved before.
     window: (Millis, u64, u64),
 }
 
@@ -73,7 +73,7 @@ pub struct World {
     pub scene: Scene,
     pub store: Arc<Store>,
     pub hub: Arc<Hub>,
-    /// What the server counts of TLS.
+    /// The server's counters of TLS.
     pub tls: Arc<Counters>,
     network: Network,
     workers: Vec<SimulatedWorker>,
@@ -82,7 +82,7 @@ pub struct World {
     /// The HTTP thread, if there is one.
     pub http: Option<Http>,
     weather_at: Millis,
-    /// Connections without requests, and until when they stay.
+    /// Connections without requests, and the time at which they end.
     crowd: (Vec<Peer>, Millis),
     /// Shows a watchdog that the world makes progress.
     pulse: Arc<AtomicU64>,
@@ -342,7 +342,7 @@ impl World {
         }
     }
 
-    /// True if all requests are sent and answered, and users are as they are to be.
+    /// True if all requests are sent and answered, and no user is removed or in an unknown state.
     pub fn is_done(&self) -> bool {
         self.clients.iter().all(Client::is_done) && self.scene.users.are_certain()
     }
@@ -358,7 +358,7 @@ impl World {
     }
 }
 
-/// The items that are there before the first client comes.
+/// Stores the items that exist before the first client comes.
 fn fill(store: &Arc<Store>, plan: &Plan) {
     let mut worker = store.worker().expect("a worker of the store");
     if plan.contends() {
@@ -398,7 +398,7 @@ fn clients(scene: &mut Scene) -> Vec<Client> {
         let mut client =
             Client::new(index, &owner_name(index), dialects[index % dialects.len()], Role::Owner, requests);
         for n in 0..scene.plan.keys.max(NUMBERS + 1) {
-            // One key is as long as memcached's keys may be.
+            // One key has more than 200 bytes; memcached allows 250.
             let filling = if n == NUMBERS { "k".repeat(200) } else { String::new() };
             client.keys.push(Key::new(format!("{}-{n}{filling}", client.name)));
         }

@@ -1,4 +1,4 @@
-//! A user: what its client may do, its password, and what an administrator has done to it.
+//! A user: its permissions, its password, and the state of an administrator's changes.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use crate::world::asking_resp::channel_name;
 use crate::world::bank::LEDGER;
 use crate::world::log::LOG;
 
-/// Clients that administer: the last ones, which may do everything.
+/// The names of administrators. They are the last clients, and may do everything.
 pub const ADMINS: [&str; 2] = ["text-admin", "redis-admin"];
 
 /// Patterns of keys that all owners use.
@@ -34,7 +34,7 @@ pub fn lent_name(owner: &str) -> String {
     format!("lent-{owner}")
 }
 
-/// What a client is.
+/// The kind of client that a user is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Owner,
@@ -42,17 +42,17 @@ pub enum Kind {
     Admin,
 }
 
-/// What an administrator does to a user.
+/// A change that an administrator makes to a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Takes the right to the key that is lent to it.
+    /// Takes away the permission for its lent key.
     Take,
-    /// Gives that back.
+    /// Gives that permission back.
     Give,
-    /// Gives it another password, in place of the one before.
+    /// Replaces its password.
     Renew,
     Remove,
-    /// Makes it anew, with another password.
+    /// Creates a removed user again, with another password.
     Make,
 }
 
@@ -60,7 +60,7 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum There {
     Is,
-    /// A change was not answered.
+    /// A change was not answered: it may have been carried out or not.
     Perhaps,
     Not,
 }
@@ -75,22 +75,23 @@ pub struct User {
     /// The number of its password.
     pub password: u64,
     pub there: There,
-    /// On its way.
+    /// The change that is under way.
     pub changing: Option<Change>,
-    /// Raised when its rules begin to change, and when they have changed: odd while they may be the old or the new.
+    /// Version of its rules: rises when a change of them begins, and when it is done. While it is odd, the
+    /// old or the new rules may apply.
     pub rules: u64,
-    /// The same of its password and of whether it exists.
+    /// The same for its password and its existence.
     pub logins: u64,
-    /// It may use the key that is lent to it.
+    /// It may use its lent key.
     pub is_lent: bool,
-    /// It was taken that right once.
+    /// That permission was taken away at least once.
     pub was_taken: bool,
-    /// Its client's connection, and whether it has logged in on that.
+    /// Its client's connection, and whether the client has logged in there.
     pub line: Option<(SocketAddr, bool)>,
 }
 
 impl User {
-    /// A user that may do what is usual for its kind.
+    /// A user with the usual permissions of its kind.
     pub fn new(name: String, kind: Kind) -> User {
         User {
             name,
@@ -112,7 +113,8 @@ impl User {
         format!("{}-pw-{}", self.name, self.password)
     }
 
-    /// A password that is wrong: the last one that it had, if it had another or is gone.
+    /// A wrong password: the last one of a removed user, else the one before the present one, if there was
+    /// one.
     pub fn wrong_password(&self) -> String {
         match (self.there, self.password.checked_sub(1)) {
             (There::Not, _) => self.password(),
@@ -121,7 +123,7 @@ impl User {
         }
     }
 
-    /// The patterns of its keys.
+    /// The key patterns of an owner; `lent`: with its lent key.
     fn keys(&self, lent: bool) -> Vec<String> {
         let mut keys = vec![format!("~{}-*", self.name)];
         keys.extend(SHARED.iter().map(|key| format!("~{key}")));
@@ -129,7 +131,7 @@ impl User {
         keys
     }
 
-    /// The words that make its rules of none.
+    /// The rules that give a new user the permissions of its kind.
     pub fn rules(&self) -> Vec<String> {
         let words = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
         match self.kind {
@@ -144,7 +146,7 @@ impl User {
         }
     }
 
-    /// The command of a change that has begun.
+    /// The words of the command for a change that has begun.
     pub fn command(&self, change: Change) -> Vec<String> {
         let verb = if change == Change::Remove { "DELUSER" } else { "SETUSER" };
         let mut words = vec!["ACL".to_owned(), verb.to_owned(), self.name.clone()];
@@ -164,17 +166,17 @@ impl User {
         words
     }
 
-    /// Nothing is open that would make it unknown what is right for it.
+    /// True if it is certain what the user may do and which password is right.
     pub fn is_certain(&self) -> bool {
         self.changing.is_none() && self.there == There::Is && self.rules.is_multiple_of(2)
     }
 
-    /// A change may begin: its client does not log in at this moment.
+    /// True if a change may begin: none is under way, and the client is not logging in.
     pub fn is_free(&self) -> bool {
         self.is_certain() && self.line.is_none_or(|(_, is_in)| is_in)
     }
 
-    /// A change is asked for.
+    /// Notes that a change is requested.
     pub fn begin(&mut self, change: Change) {
         self.changing = Some(change);
         match change {
@@ -188,7 +190,7 @@ impl User {
         }
     }
 
-    /// A change was answered.
+    /// Notes that a change was answered.
     pub fn done(&mut self, change: Change) {
         self.changing = None;
         match change {
@@ -203,11 +205,11 @@ impl User {
         }
     }
 
-    /// The connection by which a change was asked for has ended before the reply.
+    /// Notes that the connection on which a change was requested ended before the reply.
     pub fn left(&mut self, change: Change) {
         self.changing = None;
         match change {
-            // The rules stay unknown, until the key is given.
+            // The rules stay unknown until the key is given again.
             Change::Take | Change::Give => {}
             Change::Renew | Change::Remove | Change::Make => self.there = There::Perhaps,
         }

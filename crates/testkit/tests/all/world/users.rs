@@ -1,15 +1,17 @@
-//! Users: each client is one of its own, and an administrator changes what they may do, their passwords, and whether they exist.
+//! Users: each client has its own. An administrator changes their permissions and passwords, removes and
+//! creates them.
 //!
 //! ```text
 //! take, give     the key that is lent to an owner         renew    another password
 //! remove ─► make the user is gone, and is there again, with another password
 //! ```
 //!
-//! The passwords of every second owner are in a file, which the server reads again at a signal: these are renewed so, and by
-//! nothing else.
+//! The passwords of every second owner are in a file, which the server reads again at a signal. Only that
+//! changes these passwords.
 //!
-//! A change holds for every request that was asked behind its reply, and for none that was answered before it was asked for.
-//! Between these both the old and the new are right. No client is the default user, which is off.
+//! A change holds for every request that was sent after its reply, and for none that was answered before the
+//! change was requested. In between, both the old and the new state are right. The default user is off; no
+//! client uses it.
 
 use std::net::SocketAddr;
 
@@ -20,31 +22,33 @@ use crate::world::plan::Plan;
 use crate::world::simulation::owner_name;
 use crate::world::user::{ADMINS, Change, Kind, There, User, listener_name};
 
-/// By what a client that connects logs in.
+/// Whether the password of a client that connects is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
     Right,
     /// The user is gone: its password is wrong.
     Wrong,
-    /// It is not known what is right.
+    /// A change is under way, or was not answered.
     Unknown,
 }
 
-/// What was exercised, and found right.
+/// How often each case was met, and answered rightly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests for what a user never may.
+    /// Refused requests for what a user is never allowed.
     pub refused: u64,
-    /// Requests for the key that was lent, refused since it was taken; and such that were carried out since it was given back.
+    /// Refused requests for a lent key whose permission was taken away. `given`: requests carried out after
+    /// it was given back.
     pub taken: u64,
     pub given: u64,
-    /// Wrong passwords that were refused, and of these such that had been right.
+    /// Refused wrong passwords. `outdated`: those of them that had been right before.
     pub wrong: u64,
     pub outdated: u64,
-    /// Users that were removed while their clients were in, and connections that were closed amid a change of their rules.
+    /// Connected users that were removed. `overtaken`: connections that were closed during a change of their
+    /// users' rules.
     pub removed: u64,
     pub overtaken: u64,
-    /// Files that were read again, with another password of a user.
+    /// Reloads of the file that brought a new password.
     pub reread: u64,
 }
 
@@ -61,7 +65,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// What a request knows of its client's user when it is asked.
+/// The state of the client's user when a request is queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     rules: u64,
@@ -73,22 +77,22 @@ pub struct Stamp {
 /// The name of the file of users.
 const FILE: &str = "users";
 
-/// All users, by their clients; none where clients need not log in.
+/// All users, by client; empty if clients need not log in.
 #[derive(Debug, Default)]
 pub struct Users {
     all: Vec<User>,
-    /// Where the file of users and their passwords is.
+    /// The folder of the file of users and their passwords.
     folder: Option<Folder>,
-    /// The client whose user has another password in the file than the server knows.
+    /// The client whose new password is in the file, but not yet read by the server.
     filing: Option<usize>,
     /// Connections of users that were removed.
     pub removed: Vec<SocketAddr>,
-    /// Connections whose users an administrator has asked to be removed.
+    /// Connections whose users an administrator is removing.
     pub removing: Vec<SocketAddr>,
-    /// No user is removed any more.
+    /// From now on no user is removed.
     pub stay: bool,
     pub counts: Counts,
-    /// Logins that were not answered.
+    /// Logins without an answer.
     pub unsure: u64,
 }
 
@@ -122,7 +126,7 @@ impl Users {
         }
     }
 
-    /// The users of the file.
+    /// The names and password digests in the file.
     pub fn filed(&self) -> Vec<(String, Digest)> {
         self.all_filed().map(|user| (user.name.clone(), user.password().as_str().into())).collect()
     }
@@ -132,8 +136,8 @@ impl Users {
         self.folder.as_ref().map(|folder| folder.at(FILE))
     }
 
-    /// Writes another password of a user into the file, which the server is then to read again; false if it is not to be
-    /// changed now.
+    /// Writes a new password of a user into the file, which the server has to read then; false if the user
+    /// cannot be changed now.
     pub fn file_another(&mut self, client: usize) -> bool {
         let user = &mut self.all[client];
         if self.filing.is_some() || !user.is_filed || !user.is_free() {
@@ -145,7 +149,7 @@ impl Users {
         true
     }
 
-    /// The server has read the file again.
+    /// Notes that the server has read the file again.
     pub fn reread(&mut self) {
         if let Some(client) = self.filing.take() {
             self.all[client].done(Change::Renew);
@@ -153,7 +157,7 @@ impl Users {
         }
     }
 
-    /// The lines by which the server has them from its start.
+    /// The lines that define the users at the server's start.
     pub fn lines(&self) -> String {
         let mut lines = String::from("user default off\n");
         for user in &self.all {
@@ -163,7 +167,7 @@ impl Users {
         lines
     }
 
-    /// Clients have to log in.
+    /// True if clients have to log in.
     pub fn any(&self) -> bool {
         !self.all.is_empty()
     }
@@ -181,12 +185,12 @@ impl Users {
         self.all.last().expect("there are users")
     }
 
-    /// Nothing is open of any user.
+    /// True if no change of any user is under way or unanswered.
     pub fn are_certain(&self) -> bool {
         self.all.iter().all(User::is_certain)
     }
 
-    /// By what a client logs in now.
+    /// Whether the password of a client is right now.
     pub fn login(&self, client: usize) -> Login {
         let Some(user) = self.all.get(client) else { return Login::Right };
         match (user.changing, user.there) {
@@ -196,7 +200,7 @@ impl Users {
         }
     }
 
-    /// What a request that is asked now knows of its client's user.
+    /// The state of the client's user now.
     pub fn stamp(&self, client: usize) -> Stamp {
         self.all.get(client).map_or(Stamp::default(), |user| Stamp {
             rules: user.rules,
@@ -206,22 +210,22 @@ impl Users {
         })
     }
 
-    /// A request that was asked then is answered by these rules, and no others.
+    /// True if the user's rules are certain, and have not changed since the stamp.
     pub fn is_sure_of_rules(&self, client: usize, stamp: Stamp) -> bool {
         let now = self.stamp(client);
         now.rules == stamp.rules && now.rules.is_multiple_of(2)
     }
 
-    /// The same of its password, and of whether it exists.
+    /// The same for its password and its existence.
     pub fn is_sure_of_login(&self, client: usize, stamp: Stamp) -> bool {
         let now = self.stamp(client);
         now.logins == stamp.logins && now.logins.is_multiple_of(2)
     }
 
-    /// A request for the lent key was answered.
+    /// Notes the reply to a request for the lent key.
     ///
     /// # Errors
-    /// It was refused and may be done, or the other way round.
+    /// The request was refused although it was allowed, or the other way round.
     pub fn lent(&mut self, client: usize, stamp: Stamp, refused: bool) -> Result<(), String> {
         if !self.is_sure_of_rules(client, stamp) {
             return Ok(());
@@ -235,45 +239,45 @@ impl Users {
         Ok(())
     }
 
-    /// A password that is wrong was refused.
+    /// Notes that a wrong password was refused.
     pub fn refused_login(&mut self, client: usize) {
         self.counts.wrong += 1;
         let user = &self.all[client];
         self.counts.outdated += u64::from(user.password > 0 || user.there == There::Not);
     }
 
-    /// A client has connected.
+    /// Notes that a client has connected.
     pub fn connected(&mut self, client: usize, address: SocketAddr) {
         if let Some(user) = self.all.get_mut(client) {
             user.line = Some((address, false));
         }
     }
 
-    /// A client has logged in.
+    /// Notes that a client has logged in.
     pub fn admitted(&mut self, client: usize) {
         if let Some((_, is_in)) = self.all.get_mut(client).and_then(|user| user.line.as_mut()) {
             *is_in = true;
         }
     }
 
-    /// A client has logged in on its connection.
+    /// True if a client has logged in on its connection, or need not.
     pub fn is_in(&self, client: usize) -> bool {
         self.all.get(client).is_none_or(|user| user.line.is_some_and(|(_, is_in)| is_in))
     }
 
-    /// A client's connection has ended.
+    /// Notes that a client's connection has ended.
     pub fn disconnected(&mut self, client: usize) {
         if let Some(user) = self.all.get_mut(client) {
             user.line = None;
         }
     }
 
-    /// The connection of a user's client.
+    /// The address of the connection of a user's client.
     pub fn address(&self, client: usize) -> Option<SocketAddr> {
         self.all[client].line.map(|(address, _)| address)
     }
 
-    /// A user that was left in a state that is unknown, or removed, and the change that mends that.
+    /// A user that is removed or in an unknown state, and the change that repairs it.
     pub fn broken(&self) -> Option<(usize, Change)> {
         let of = |user: &User| match (user.changing, user.there) {
             (Some(_), _) => None,
@@ -300,21 +304,22 @@ impl Users {
         changes
     }
 
-    /// Begins a change: its words.
+    /// Begins a change; returns the words of its command.
     pub fn begin(&mut self, client: usize, change: Change) -> Vec<String> {
         let user = &mut self.all[client];
         user.begin(change);
         user.command(change)
     }
 
-    /// A change was answered; a removal with it the connection of the user's client, which is to be closed.
+    /// Notes the reply to a change; `address`: the connection of a removed user's client, which is to be
+    /// closed.
     pub fn done(&mut self, client: usize, change: Change, address: Option<SocketAddr>) {
         self.all[client].done(change);
         self.counts.removed += u64::from(address.is_some());
         self.removed.extend(address);
     }
 
-    /// A change was not answered.
+    /// Notes that a change was not answered.
     pub fn left(&mut self, client: usize, change: Change) {
         self.all[client].left(change);
     }

@@ -1,4 +1,4 @@
-//! What scrapers ask by HTTP, and the answers that they must have.
+//! Requests that scrapers send by HTTP, and the answers that they must get.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ use crate::world::scrapes::Known;
 const FAMILIES: [&str; 4] =
     ["", "?family=larder,redis", "?family=larder%2Cmemcached&classes=larder", "?family=larder&classes=none"];
 
-/// Places that tell figures, and need a password where clients do.
+/// Paths that show figures. They need a password if clients need one.
 const FIGURES: [&str; 14] = [
     "now",
     "findings",
@@ -31,15 +31,15 @@ const FIGURES: [&str; 14] = [
     "settings",
 ];
 
-/// More than a head may have.
+/// Longer than a request's head may be.
 const LONG_HEAD: usize = 9 << 10;
 
-/// What a body has to be.
+/// What the body of an answer must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A page of metrics, by a request that was asked when so much was known.
     Page(Known),
-    /// Figures.
+    /// A JSON object with figures.
     Figures,
     /// Anything.
     Any,
@@ -51,17 +51,17 @@ pub struct Visit {
     pub head: Vec<u8>,
     pub status: Status,
     pub body: Body,
-    /// The head of the answer alone is wanted.
+    /// The request is HEAD: the answer has no body.
     pub head_only: bool,
     /// The connection ends with the answer.
     pub ends: bool,
-    /// The server counts it among the requests that it has understood.
+    /// The server counts the request.
     pub counts: bool,
-    /// It may be refused for want of memory.
+    /// The server may refuse it for lack of memory.
     pub may_lack_memory: bool,
 }
 
-/// The password that a scraper gives.
+/// The password that a scraper sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Login {
     None,
@@ -70,7 +70,7 @@ enum Login {
 }
 
 impl Visit {
-    /// A request for all metrics, which is not cut.
+    /// A request for all metrics.
     pub fn of_metrics(known: Known) -> Visit {
         let head = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
         Visit { body: Body::Page(known), ..Visit::new(head, Status::Ok) }
@@ -88,12 +88,12 @@ impl Visit {
         }
     }
 
-    /// The beginning of a request, of which no more comes.
+    /// The beginning of a request, which is never completed.
     pub fn half() -> Visit {
         Visit { ends: true, ..Visit::new(b"GET /metrics HTTP/1.1\r\nHo".to_vec(), Status::RequestTimeout) }
     }
 
-    /// True if no more of the request comes.
+    /// True if the request is never completed.
     pub fn is_half(&self) -> bool {
         self.status == Status::RequestTimeout
     }
@@ -140,7 +140,7 @@ impl Visit {
         }
     }
 
-    /// A request for a place that is shown to users alone, where there are any.
+    /// A request for a path that needs a login if there are users.
     fn with_login(scene: &Scene, random: &mut Random, path: &str, body: Body) -> Visit {
         let login = match random.below(8) {
             _ if !scene.users.any() => Login::None,
@@ -201,12 +201,12 @@ impl Visit {
 /// An answer.
 #[derive(Debug)]
 pub struct Answer<'a> {
-    /// Number and words.
+    /// Status code and reason.
     pub status: &'a str,
     pub content_type: &'a str,
-    /// It says that the connection ends.
+    /// The answer says that the connection ends.
     pub closes: bool,
-    /// All of it, or nothing where its head alone was wanted.
+    /// The body; empty in the answer to HEAD.
     pub body: &'a str,
     /// All bytes of the answer.
     pub bytes: usize,

@@ -9,15 +9,15 @@ use rustls::{ClientConfig, SupportedProtocolVersion};
 use crate::tls::client::{Client, Identity, speaking};
 use crate::world::scene::Scene;
 
-/// How clients of a world speak TLS: what one remembers of its sessions, another resumes.
+/// TLS configurations that all clients of a world share: a client may resume a session of another one.
 #[derive(Debug)]
 pub struct Trust {
-    /// Of any version, and of 1.2 alone.
+    /// For any version, and for TLS 1.2 alone.
     versions: [Arc<ClientConfig>; 2],
 }
 
 impl Trust {
-    /// Trusts a server alone, and remembers no sessions yet.
+    /// A configuration that trusts this server alone, without a session to resume.
     pub fn new(server: &Identity) -> Trust {
         let versions: [&[&'static SupportedProtocolVersion]; 2] =
             [rustls::DEFAULT_VERSIONS, &[&rustls::version::TLS12]];
@@ -32,7 +32,7 @@ pub enum Wire {
     Tls(Box<Client>),
 }
 
-/// What a receive has brought.
+/// The result of a receive.
 #[derive(Debug)]
 pub struct Received {
     /// Bytes that came by the network: records, where TLS is spoken.
@@ -62,12 +62,12 @@ impl Wire {
         }
     }
 
-    /// TLS is spoken.
+    /// True if the connection is encrypted.
     pub fn is_tls(&self) -> bool {
         matches!(self, Wire::Tls(_))
     }
 
-    /// Bytes can be sent: there is no handshake, or it is complete as the client sees it.
+    /// True if bytes can be sent: there is no handshake, or this side has completed it.
     pub fn is_open(&self) -> bool {
         match self {
             Wire::Plain(_) => true,
@@ -75,7 +75,7 @@ impl Wire {
         }
     }
 
-    /// The handshake resumed a session.
+    /// True if the handshake resumed a session.
     pub fn is_resumed(&self) -> bool {
         match self {
             Wire::Plain(_) => false,
@@ -83,14 +83,14 @@ impl Wire {
         }
     }
 
-    /// Sends what the handshake has to send.
+    /// Sends the waiting bytes of the handshake.
     pub fn flush(&mut self) {
         if let Wire::Tls(client) = self {
             client.flush();
         }
     }
 
-    /// Sends bytes; the wire is open.
+    /// Sends bytes; the wire must be open.
     pub fn send(&mut self, bytes: &[u8]) {
         match self {
             Wire::Plain(peer) => peer.send(bytes),
@@ -101,7 +101,7 @@ impl Wire {
         }
     }
 
-    /// Receives at most `bytes_max` of what has come by the network.
+    /// Receives at most `bytes_max` bytes from the network.
     pub fn receive(&mut self, bytes_max: usize) -> Received {
         match self {
             Wire::Plain(peer) => {
@@ -115,7 +115,7 @@ impl Wire {
         }
     }
 
-    /// What is wrong with the records that have come.
+    /// The error of received records, if there is one.
     pub fn wrong(&self) -> Option<String> {
         match self {
             Wire::Tls(client) => client.error.as_ref().map(|error| format!("these are no records: {error}")),
@@ -123,7 +123,7 @@ impl Wire {
         }
     }
 
-    /// Sends no more: the peer is told that this is no loss.
+    /// Ends the sending side, by TLS with close_notify.
     pub fn end(&mut self) {
         if let Wire::Tls(client) = self
             && client.is_open()
