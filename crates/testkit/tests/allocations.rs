@@ -85,7 +85,7 @@ fn requests_that_are_sampled_allocate_nothing() {
         "get k missing\r\nmg k v\r\ndelete x\r\n".into(),
     ] {
         let local = Local::new(&[]).expect("a server");
-        // Samples one key in several; soon there is no room for another one.
+        // The server samples one key in several, until the sample is full.
         local.sample();
         let connection = local.connection();
         check_on(local, connection, &requests[..9], requests.as_bytes());

@@ -1,5 +1,5 @@
-//! A real server to which the system gives no more descriptors: connected clients are served, waiting ones are accepted as soon
-//! as there are descriptors, and the server neither spins nor fills its log nor stops accepting.
+//! A real server that the system gives no more descriptors. It serves connected clients and accepts waiting
+//! ones as soon as there are descriptors. It neither spins, nor fills its log, nor stops accepting.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A server that may open `more` descriptors than it has, and one of its clients.
+/// A server that may open `more` descriptors beyond those that it has, and one of its clients.
 fn starved(more: u64) -> (Server, TcpStream) {
     let server = Server::start(&["-m", "64", "-t", "1", "-c", "1000"]).expect("larder starts");
     let mut client = server.connect().expect("a connection");
@@ -18,9 +18,10 @@ fn starved(more: u64) -> (Server, TcpStream) {
     (server, client)
 }
 
-/// The first descriptor number that the server does not use, with no socket behind it. A file that it read for a moment leaves a
-/// gap, and a connection behind the gap would be above the limit, where no other can get its number when it ends. A further
-/// connection takes the gap. Inherited descriptors may have any numbers.
+/// The first descriptor number that the server does not use; no socket has a higher one. A file that was open
+/// for a moment leaves a gap in the numbers, and a connection behind the gap may be above the limit: when it
+/// ends, no other can get its number. So further connections are opened until they fill the gap. Inherited
+/// descriptors may have any numbers.
 fn files(server: &Server) -> u64 {
     let directory = format!("/proc/{}/fd", server.id());
     loop {
@@ -56,7 +57,7 @@ fn ask(client: &mut TcpStream) {
     assert_eq!(&reply, b"MN\r\n");
 }
 
-/// Clients that are connected as far as the system is concerned, and have sent a request.
+/// Clients whose connections the system has made, and whose requests are sent.
 fn crowd(server: &Server, clients: usize) -> Vec<TcpStream> {
     let connect = |_| {
         let mut stream = server.connect().expect("a place in the listener's queue");
@@ -66,7 +67,7 @@ fn crowd(server: &Server, clients: usize) -> Vec<TcpStream> {
     (0..clients).map(connect).collect()
 }
 
-/// Time on a core that the process has taken, milliseconds.
+/// Processor time of the process, in milliseconds.
 fn cpu_ms(server: &Server) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).expect("a process");
     let fields = stat.rsplit(") ").next().expect("a name in parentheses").split(' ');
@@ -88,16 +89,17 @@ fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_ar
         ask(&mut client);
         std::thread::sleep(Duration::from_millis(10));
     }
-    // These are counted first: a later count has had more time.
+    // The lines are counted before the time is taken: no line comes after the time that is compared with
+    // them.
     let lines = complaints(&server);
     let seconds = started.elapsed().as_secs() as usize;
     assert!(lines <= seconds + 2, "{lines} lines in {seconds} s");
-    // A client that disconnects makes room for a waiting one.
+    // A client that disconnects frees a descriptor for a waiting one.
     drop(client);
     let mut reply = [0; 4];
     let mut first = waiting.remove(0);
     first.read_exact(&mut reply).expect("a reply");
-    // The other clients wait for the system alone.
+    // The other clients are accepted once the system gives descriptors.
     allow(&server, 1000);
     waiting.iter_mut().for_each(|client| client.read_exact(&mut reply).expect("a reply"));
 }
@@ -107,7 +109,7 @@ fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_ar
 fn without_descriptors_it_takes_little_of_a_core() {
     let (server, mut client) = starved(0);
     let _waiting = crowd(&server, 20);
-    // Time of a core, in a second and a half.
+    // Processor time within 1.5 seconds.
     at_most(Duration::from_millis(300), || {
         let (started, cpu) = (Instant::now(), cpu_ms(&server));
         while started.elapsed() < Duration::from_millis(1500) {

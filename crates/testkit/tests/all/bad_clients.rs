@@ -33,7 +33,7 @@ fn resident(server: &Server) -> u64 {
     server.rss_bytes().expect("a figure")
 }
 
-/// The server is no larger than `most`, or is not when it has returned the memory that it need not keep.
+/// Waits until the server is no larger than `most`: it may take time to return memory that it need not keep.
 fn comes_down_to(server: &Server, most: u64, what: &str) {
     let began = Instant::now();
     loop {
@@ -213,16 +213,16 @@ fn a_reader_that_does_not_read_is_read_no_further() {
     writer.flush().expect("sent");
     assert_eq!(writer.reply().expect("a reply"), "STORED");
     let before = resident(&server);
-    // Each client may hold 1/16 of -m. There are so few that together they stay below what all connections may hold.
+    // Each client may hold 1/16 of -m; all connections together may hold more than these few do.
     let slow: Vec<TcpStream> = (0..3).map(|_| server.connect().expect("a connection")).collect();
     let requests = b"get k\r\n".repeat(10_000);
     for stream in &slow {
-        // The kernel takes a few megabytes by itself; all of it would be 90 GB of replies.
+        // The kernel's buffers take a few megabytes; the replies would be 90 GB.
         let taken = pour(stream, &requests, 64 * MEBIBYTE);
         assert!(taken < 64 * MEBIBYTE, "the server takes requests without end");
     }
     serves(&server);
-    // 1/16 of -m each.
+    // Each client holds at most 1/16 of -m.
     comes_down_to(&server, before + 16 * MEBIBYTE, "wait for readers");
     // A client that starts to read gets its replies, complete and in order.
     let mut late = Client::new(slow[0].try_clone().expect("a socket")).expect("a client");
@@ -240,13 +240,14 @@ fn large_values_that_nobody_reads_are_bounded_too() {
         writer.store("set", &format!("k{index}"), &vec![b'v'; 900_000], None);
         writer.flush().expect("sent");
         while writer.reply().expect("a reply") != "STORED" {
-            // The other worker stands still and keeps evicted items.
+            // While the other worker is off its core, the memory of evicted items stays in use: the store is
+            // repeated.
             writer.store("set", &format!("k{index}"), &vec![b'v'; 900_000], None);
             writer.flush().expect("sent");
         }
         pour(stream, format!("get k{index} k{index} k{index}\r\n").repeat(10).as_bytes(), 300);
     }
-    // The values are overwritten and deleted while the clients wait: their memory is not the cache's any more.
+    // The values are deleted while the clients wait: their memory no longer counts as the cache's.
     for index in 0..slow.len() {
         writer.line(&format!("delete k{index}"));
     }
@@ -295,7 +296,7 @@ fn gets_of_thirty_thousand_keys_are_answered_while_others_are() {
         assert_eq!(writer.reply().expect("a reply"), "STORED");
     }
     let before = resident(&server);
-    // More than sockets and the server hold for clients that do not read.
+    // More than the sockets and the server hold for clients that do not read.
     let mut clients: Vec<Client> = (0..4).map(|_| client(&server)).collect();
     for client in &mut clients {
         client.line(&format!("get {}", keys.join(" ")));
@@ -341,7 +342,8 @@ fn a_pipeline_of_any_length_is_answered_to_who_reads() {
     sender.join().expect("a thread").expect("sent");
 }
 
-/// The first and the later requests of each client, all of which are answered; a RESP client is a line of CLIENT LIST, too.
+/// Each client sends a request, and some send a later one; all are answered. RESP clients also have a line in
+/// CLIENT LIST.
 #[test]
 fn ten_thousand_idle_connections_cost_little() {
     idle_connections_cost_little([(b"get nothing\r\n", b"END\r\n"), (b"mn\r\n", b"MN\r\n")]);

@@ -131,7 +131,7 @@ fn attacks() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Ends the canaries, however the attack ends.
+/// Ends the canaries, also when the attack panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -157,7 +157,7 @@ fn attack(server: &Server, null: &Null, noted: &mut Vec<(String, u64)>) -> (Vec<
             }
             thread::sleep(BESIDE);
         };
-        // They add up: earlier attackers go on. Each attacks both workers.
+        // The attacks add up: earlier attackers go on. Each attack has a client of each worker.
         for (name, pipeline) in attacks() {
             add(name.to_owned(), &pipeline, 2);
         }
@@ -176,13 +176,14 @@ fn canaries_wait_for_none_of_the_attacks_and_the_server_stops_under_all() {
     at_most(WAIT, longest_wait);
 }
 
-/// The longest wait of a canary beside all attacks, under which the server then stops.
+/// Returns the longest wait of a canary beside all attacks; the server stops under these attacks.
 fn longest_wait() -> Duration {
     let mut server = server();
     let null = Null::start().expect("a server of fixed replies");
     let mut noted = Vec::new();
     let (mut attackers, heard) = attack(&server, &null, &mut noted);
-    // A worker that waits for another worker's step, as SWAPDB does, waits for a core itself on a busy machine.
+    // SWAPDB lets one worker wait for another. On a busy machine it also waits for that worker's core: this
+    // time is subtracted.
     let waited_us = |excess: &Excess| excess.us.saturating_sub(excess.sample.others_stood_us);
     let mut longest_us = 0;
     for worker in 0..heard.workers.len() {
@@ -193,7 +194,7 @@ fn longest_wait() -> Duration {
         println!("worker {worker}, {name:?}: {} µs of {most:?}", waited_us(most));
         longest_us = longest_us.max(waited_us(most));
     }
-    // Some of their requests are not done by then.
+    // Some of the attackers' requests are not answered by then.
     let still = |attacker: &mut TcpStream| {
         attacker.set_nonblocking(true).expect("a setting");
         matches!(attacker.read(&mut [0; 64]), Err(error) if error.kind() == ErrorKind::WouldBlock)

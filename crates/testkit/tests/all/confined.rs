@@ -1,5 +1,5 @@
-//! What the threads of a real server may ask of the system: with `--seccomp` each is limited, and everything that users and
-//! administrators do with it works; with `-u` each is that user's.
+//! System calls and users of a real server's threads. With `--seccomp` each thread is limited, and everything
+//! that users and administrators do with the server works. With `-u` each thread runs as that user.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +30,7 @@ fn await_that<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A number of each thread of a process, by the kernel's account: the first of the line of this name.
+/// A number of each thread of a process: the first one in the line `name` of its /proc status.
 fn of_threads(process: &str, name: &str) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process that runs");
     let of = |path: &Path| {
@@ -41,7 +41,7 @@ fn of_threads(process: &str, name: &str) -> Vec<u32> {
     tasks.filter_map(|task| of(&task.ok()?.path())).collect()
 }
 
-/// Filters of each thread of a process.
+/// Number of seccomp filters of each thread of a process.
 fn filters(process: &str) -> Vec<u32> {
     of_threads(process, "Seccomp_filters:")
 }
@@ -54,12 +54,12 @@ fn says(stream: &mut (impl Read + Write), request: &str, wanted: &str) {
     assert_eq!(String::from_utf8_lossy(&reply), wanted, "{request:?}");
 }
 
-/// A request in RESP, and its reply: a line, or the text of a bulk string.
+/// Sends a request in RESP; returns its reply: a line, or the text of a bulk string.
 fn resp(stream: &mut (impl Read + Write), words: &[&str]) -> String {
     ask_text(stream, &encode_text(words))
 }
 
-/// What HTTP answers to a path.
+/// The HTTP response to a GET of a path.
 fn page(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -82,7 +82,7 @@ fn address(part: Option<&str>, greeting: &str) -> SocketAddr {
     address.unwrap_or_else(|| panic!("no such address: {greeting}"))
 }
 
-/// A server with two workers, TLS, HTTP, a file of users and one for its number, and where it is reached.
+/// A server with two workers, TLS, HTTP, a file of users and a PID file; and its addresses.
 struct Confined {
     server: Server,
     tls: SocketAddr,
@@ -109,7 +109,7 @@ impl Confined {
         Confined { server, tls, http, identity, folder }
     }
 
-    /// Verbs of each protocol, on each port.
+    /// Sends commands of each protocol, to each port.
     fn serves(&self) {
         let mut text = self.server.connect().expect("it listens");
         says(&mut text, "set k 1 0 5\r\nvalue\r\n", "STORED\r\n");
@@ -138,7 +138,7 @@ impl Confined {
         assert!(page(self.http, "/metrics").contains("process_open_fds "), "/proc is read");
     }
 
-    /// The file of users is written and read; certificates are read again and others are.
+    /// Lets the server write and read its file of users, load other certificates, and read their files again.
     fn is_administered(&self) {
         let mut redis = self.server.connect().expect("it listens");
         assert_eq!(resp(&mut redis, &["ACL", "SETUSER", "reader", "on", ">secret", "~x*", "+get"]), "+OK");
@@ -162,7 +162,7 @@ impl Confined {
         });
     }
 
-    /// The server ends as it should, and takes its file along.
+    /// Stops the server: it succeeds, and removes its PID file.
     fn ends(self) {
         let status = self.server.stop().expect("it ends");
         assert!(status.success(), "{status}");
@@ -173,14 +173,14 @@ impl Confined {
 #[test]
 fn each_thread_is_limited_and_all_that_serving_takes_works() {
     let confined = Confined::new("on");
-    // A container's own filters are on everything.
+    // In a container every process has the container's filters, too.
     let own = filters("self").into_iter().min().expect("a thread");
     let process = confined.server.id().to_string();
     let is = || (filters(&process) == [own + 3; THREADS]).then_some(());
     await_that("a thread has fewer filters, or more", is);
     confined.serves();
     confined.is_administered();
-    // A file elsewhere is as if it could not be read, where the kernel has Landlock.
+    // If the kernel has Landlock, the server cannot read files elsewhere.
     let said = await_that("the log does not say what is in force", || {
         let output = confined.server.output();
         output.lines().find(|line| line.contains("--seccomp on: ")).map(str::to_owned)
@@ -208,14 +208,14 @@ fn what_is_only_logged_works_and_each_thread_has_its_filters() {
 #[test]
 fn with_a_user_each_thread_is_that_users() {
     let server = Server::start(&["-t", "2", "-u", "nobody"]).expect("larder starts");
-    // A server that is not root's stays what it is.
+    // A server that does not run as root keeps its user.
     let own = rustix::process::geteuid();
     let user = if own.is_root() { number_of("nobody") } else { own.as_raw() };
-    // All but that for HTTP.
+    // All threads but the one for HTTP.
     assert_eq!(of_threads(&server.id().to_string(), "Uid:"), [user; THREADS - 1]);
 }
 
-/// The number of a user of this machine.
+/// The number (UID) of a user of this machine.
 fn number_of(user: &str) -> u32 {
     let users = std::fs::read_to_string("/etc/passwd").expect("a list of users");
     let number = |line: &str| {

@@ -1,6 +1,6 @@
-//! Small requests and the heads of large values in one receive of a real server, whose replies are held while the value is
-//! received: from clients that reset, read late, or have not authenticated. Bytes that are to arrive in one receive are sent
-//! while the server stands still.
+//! A small request and the head of a large value arrive in one receive of a real server, which holds the
+//! small request's reply while it receives the value. The clients reset, read late, or have not
+//! authenticated. The server process is paused while bytes are sent that are to arrive in one receive.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -10,11 +10,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A value that fills the receive that it begins in.
+/// Bytes of a value that fills the receive in which it begins.
 const LONG: usize = 1_000_000;
-/// A client that does not authenticate is closed after this.
+/// Time after which a client that does not authenticate is closed.
 const UNAUTHENTICATED: Duration = Duration::from_secs(10);
-/// A value of which more bytes are missing after a receive than the server waits for.
+/// Bytes of a value of which, after a receive, more are missing than the server waits for.
 const SHORT: usize = 40_000;
 
 fn server(options: &[&str]) -> Server {
@@ -54,7 +54,7 @@ fn uploader(server: &Server, hello: &[(Vec<u8>, &[u8])], set: &[u8], stored: &[u
         exchange(&mut stream, request, reply);
     }
     for _ in 0..4 {
-        // The system's buffers grow with it.
+        // Each exchange lets the system's socket buffers grow.
         exchange(&mut stream, set, stored);
     }
     server.pause().expect("it stands");
@@ -99,7 +99,7 @@ fn a_late_reader_of_a_pipeline_of_small_and_large_requests_gets_each_reply_once(
         let value = vec![b'v'; bytes];
         let replies =
             [format!("VALUE v 0 {bytes}\r\n").as_bytes(), &value, b"\r\nEND\r\nSTORED\r\n"].concat();
-        // More replies than the system has room for, so that some wait in the server; one round at a time.
+        // More replies than the sockets hold, so that some wait in the server. Each round is sent by itself.
         let rounds = 400;
         for _ in 0..rounds {
             stream.write_all(&round).expect("sent");
@@ -110,8 +110,8 @@ fn a_late_reader_of_a_pipeline_of_small_and_large_requests_gets_each_reply_once(
     }
 }
 
-/// A client that keeps asking for its own value in front of the head of another, reads late, and expects no byte but those of its
-/// replies.
+/// A client that repeatedly asks for its own value, and sends the head of another one behind that. It reads
+/// late, and must receive no byte but those of its replies.
 fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
     let ok: &[u8] = b"+OK\r\n";
     let (key, value) = ([name], vec![name; 15_000]);
@@ -120,7 +120,7 @@ fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
     sockopt::set_socket_recv_buffer_size(&stream, 32 << 10).expect("a socket");
     std::thread::spawn(move || {
         let round = [encode(&[b"GET", &key]), set(SHORT)].concat();
-        // Until the server ends the connection: requests that have not arrived by then are not answered.
+        // Sends until the server ends the connection. Requests that have not arrived by then get no reply.
         for _ in 0..ROUNDS {
             if stream.write_all(&round).is_err() {
                 break;
@@ -135,7 +135,7 @@ fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// An unauthenticated client asks beside authenticated ones, whose replies wait in the server.
+/// An unauthenticated client sends requests while replies to authenticated ones wait in the server.
 #[test]
 fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
     let server = server(&["--requirepass", "word"]);
@@ -150,7 +150,7 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
         let mut clients = Vec::new();
         for _ in 0..ROUNDS {
             known.write_all(&round).expect("sent");
-            // The client connects while the other one's replies wait, and asks beside them.
+            // The client connects and asks while replies to the other one wait.
             let since = Instant::now();
             let mut client = server.connect().expect("a connection");
             let asks = [encode(&[b"GET", b"secret"]), encode(&[b"PING"])].concat();
@@ -170,14 +170,14 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
             let mut got = Vec::new();
             let end = client.read_to_end(&mut got);
             let whole = quits.is_ok() && end.is_ok() && got == replies;
-            // On a machine that stood still the server may close the connection before QUIT has come.
+            // If the machine stood still, the server may have closed the connection before QUIT came.
             let closed = since.elapsed() >= UNAUTHENTICATED && replies.starts_with(&got);
             assert!(whole || closed, "{quits:?}, {end:?}: {}", got.escape_ascii());
         }
     }
 }
 
-/// More requests than the system has room for replies to.
+/// Rounds of requests; the sockets do not hold all the replies to them.
 const ROUNDS: usize = 60;
 
 #[test]

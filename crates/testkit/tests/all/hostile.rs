@@ -108,11 +108,11 @@ const LEFT_OUT: &[&str] = &[
 /// Trees: a hash and a set with more elements than one step handles.
 const TREES: [(&str, &str); 2] = [("treehash", "HSET"), ("treeset", "SADD")];
 const TREE_ELEMENTS: usize = 2500;
-/// Trees that have lost elements and have fewer than this are made anew.
+/// Trees lose elements; one with fewer than this is created anew.
 const TREE_ELEMENTS_MIN: usize = 2000;
 /// Requests of each command on trees.
 const TREE_ROUNDS: usize = 800;
-/// Commands of other groups that have a key.
+/// Commands of other groups that take a key of any type.
 const OF_ANY_KEY: &[&str] = &[
     "del",
     "unlink",
@@ -160,7 +160,7 @@ impl Choices {
         }
     }
 
-    /// A word for a command whose usage names `usage`.
+    /// A word for a command whose usage is `usage`.
     fn word(&mut self, usage: &[&str]) -> Vec<u8> {
         match self.below(8) {
             0 | 1 => {
@@ -260,7 +260,7 @@ impl Talk {
                 self.local.exchange(&mut client, &encode(&[b"DEL", key.as_bytes()]));
                 let names: Vec<Vec<u8>> =
                     (0..TREE_ELEMENTS).map(|n| format!("element-{n:054}").into_bytes()).collect();
-                // Each is one step.
+                // Each request is one step.
                 for some in names.chunks(1_000) {
                     let values = |name: &Vec<u8>| match put {
                         "HSET" => vec![name.clone(), b"1".to_vec()],
@@ -305,7 +305,8 @@ fn every_redis_command_on_trees_answers_any_arguments_once() {
     answers_once(rows.map(|(_, row)| row).filter(|row| !LEFT_OUT.contains(&row.name)), TREE_ROUNDS, true);
 }
 
-/// Each command has one complete reply, whatever its arguments are; with `trees`, whichever of its keys are trees, too.
+/// Checks that each command has one complete reply, whatever its arguments are; with `trees`, some of its
+/// keys are trees.
 fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, trees: bool) {
     let mut talk = Talk::new();
     for row in rows {
@@ -337,7 +338,7 @@ fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, tre
                 rest = &rest[length..];
                 replies += 1;
             }
-            // Each channel has a reply.
+            // Each channel of a subscription has a reply.
             let expected = if row.name.contains("subscribe") { replies.max(1) } else { 1 };
             assert_eq!((replies, talk.redis.is_closed()), (expected, false), "{}", shown(&words));
             talk.redis.forget();
@@ -367,7 +368,7 @@ fn every_memcached_command_answers_any_arguments_once() {
             let mut words = vec![row.name.as_bytes().to_vec()];
             for _ in 0..choices.below(8) {
                 let mut word = choices.word(&usage);
-                // A meta command's flag and its token; no line of another kind.
+                // A flag of a meta command, with its token. The word must not end the line.
                 if row.name.starts_with('m') && choices.below(2) == 0 {
                     word.insert(0, b"bcfhklqstuvxCDEFIJMNORTPLS"[choices.below(26)]);
                 }

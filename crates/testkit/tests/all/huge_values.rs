@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// Bytes that name their own place in the value, every few hundred bytes.
+/// Bytes that contain their own offset in the value every few hundred bytes.
 fn block(at: usize, bytes: usize) -> Vec<u8> {
     let mut block = vec![b'v'; bytes];
     for (i, place) in block.chunks_exact_mut(STAMPS).enumerate() {
@@ -71,7 +71,7 @@ fn get_by_redis(stream: &mut TcpStream, key: &str, bytes: usize) {
     take_value(stream, bytes);
 }
 
-/// Stores small items until some are evicted; all are stored.
+/// Stores small items until some are evicted; every store must succeed.
 fn fill(client: &mut Client) {
     let value = [b's'; 400];
     let evicted = client.stat("evictions").expect("a statistic");
@@ -89,7 +89,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// The process is as large as it may be, or will be when it has returned the memory that it need not keep.
+/// Waits until the process fits its limit: it may take time to return memory that it need not keep.
 fn holds(server: &Server, megabytes: u64, what: &str) {
     let began = Instant::now();
     loop {
@@ -119,7 +119,7 @@ fn huge_values(megabytes: u64, options: &[&str], by_memcached: usize, by_redis: 
         get_by_memcached(&mut memcached, "r", by_redis);
         holds(&server, megabytes, round);
     }
-    // The reverse.
+    // The reverse: small values take the memory of large ones.
     fill(&mut client);
     holds(&server, megabytes, "small values after large ones");
 }

@@ -1,4 +1,5 @@
-//! Keys are where `spec/key-positions.list` has them, whatever the table of commands says: others are asked about the same list.
+//! The command table finds keys where `spec/key-positions.list` has them. Other servers are compared with the
+//! same list.
 
 use larder_commands::redis::row::Command;
 use larder_commands::redis::table::REDIS;

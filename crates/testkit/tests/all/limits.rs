@@ -75,7 +75,7 @@ fn a_key_has_250_bytes() {
 fn an_item_has_the_bytes_of_the_option() {
     for (options, item_bytes) in [(&[][..], 1 << 20), (&["-I", "2m"], 2 << 20), (&["-I", "64k"], 64 << 10)] {
         let server = server(options);
-        // memcached's header with a token, the key and its end, and a line end behind the value.
+        // memcached's size of an item: a header with a token, the key and its end, the value and a line end.
         for key in ["k", "key-of-17-letters"] {
             let most = item_bytes - 48 - 8 - (key.len() + 1) - 2;
             for bytes in around(most) {
@@ -97,7 +97,8 @@ fn an_opaque_has_31_bytes_and_a_meta_command_20_tokens() {
         let expected = if bytes <= 31 { format!("EN O{opaque}\r\n") } else { refused };
         assert_eq!(answer(&server, format!("mg none O{opaque}\r\n").as_bytes()), expected);
     }
-    // The command and the key are two of the words. This many flags are not all different.
+    // The command and the key are two of the words. All flags are the same, so a shorter line is refused for
+    // that.
     for flags in around(18) {
         let fault = if flags <= 18 { "duplicate flag" } else { "options flags are too long" };
         let line = format!("mg none{}\r\n", " v".repeat(flags));
@@ -134,7 +135,7 @@ fn times_up_to_30_days_are_from_now_and_end_with_31_bits() {
             format!("set k 0 0 1\r\nx\r\ntouch k {seconds}\r\n"),
             format!("ms k 1 T{seconds}\r\nx\r\n"),
         ] {
-            // Counted from the second of the set, except on a slow server.
+            // On a slow server a second may pass after the set: then a day less is left.
             let reply = answer(&server, (set + "mg k t\r\n").as_bytes());
             let last = reply.split_inclusive("\r\n").last().expect("a reply");
             match left {
@@ -143,7 +144,8 @@ fn times_up_to_30_days_are_from_now_and_end_with_31_bits() {
             }
         }
     }
-    // The last second that can be named. A set takes the lower 32 bits of larger numbers; other commands refuse them.
+    // The last second that an expiry can name. A set takes the lower 32 bits of larger numbers; other
+    // commands refuse them.
     let last = i64::from(i32::MAX);
     for (date, fits) in [(last - 1, true), (last, true), (last + 1, false)] {
         let there = |reply: &str| reply.ends_with("HD\r\n");
@@ -192,7 +194,7 @@ fn counters_steps_and_tokens_have_64_bits() {
 #[test]
 fn a_value_is_announced_with_31_bits_and_its_line_end() {
     let server = server(&[]);
-    // The bytes of the value are not sent: a value that the server can wait for is not answered.
+    // The value's bytes are not sent: if the length is allowed, the server waits for them without a reply.
     for bytes in around(i32::MAX as usize - 2) {
         let fits = bytes <= i32::MAX as usize - 2;
         for set in [format!("set k 0 0 {bytes}\r\n"), format!("append k 0 0 {bytes}\r\n")] {
@@ -224,7 +226,7 @@ fn a_client_watches_16384_keys() {
 #[test]
 fn what_multi_queues_has_a_sixteenth_of_the_memory_with_what_goes_with_it() {
     const SHARE: usize = (4 << 20) / 16;
-    // More than a command takes besides its bytes.
+    // Most bytes that a queued command takes besides its own.
     const BESIDE: usize = 128;
     let mut talk = Talk::new(&["-m", "4"]);
     let set = |bytes: usize| encode(&[b"SET", b"k", &vec![b'v'; bytes]]);
@@ -252,7 +254,7 @@ fn what_multi_queues_has_a_sixteenth_of_the_memory_with_what_goes_with_it() {
 #[test]
 fn subscriptions_have_a_sixteenth_of_the_memory() {
     const SHARE: usize = (4 << 20) / 16;
-    /// Bytes that belong to two copies of a name.
+    /// Bytes that a subscription takes besides the two copies of its name.
     const BESIDE: usize = 256;
     const NAME: usize = 16;
     let count = SHARE / (BESIDE + 2 * NAME) - 1;

@@ -4,7 +4,7 @@ use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
-/// Such a value is copied into replies, and not sent from its place in the cache.
+/// A value of this length is copied into replies, not sent from its chunk.
 const VALUE_BYTES: usize = 16_000;
 const TIMES: usize = 2_000;
 /// A quarter of the memory, and a batch of keys more.
@@ -19,7 +19,7 @@ fn server() -> (Local, LocalConnection) {
     (local, client)
 }
 
-/// How many of the replies in an array are there, while all others are refused.
+/// Counts the replies of an array that are not refusals; all others must be refusals.
 fn answered(frame: &Frame) -> usize {
     let there = frame.inside.iter().filter(|frame| frame.body.is_some()).count();
     let refused = frame.inside.iter().filter(|frame| frame.line == REFUSED).count();

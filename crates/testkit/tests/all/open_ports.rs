@@ -13,7 +13,7 @@ use larder_testkit::process::{Port, Program, Server, larder};
 
 /// A placeholder in options for a port that no other program has.
 const FREE: &str = "a free port";
-/// Connections whose lines in the log, two each, are more than a pipe and the log's own queue hold.
+/// Connections that have more lines in the log, two each, than a pipe and the log's own queue hold.
 const CONNECTIONS: usize = 2_000;
 
 /// A server with `options`, its port for memcached, the one that [`FREE`] stood for, and its stderr.
@@ -196,7 +196,7 @@ fn a_file_of_users_that_cannot_be_read_or_written_is_logged_without_its_password
     let file = folder.write("users", lines);
     let server = Started::new(&["-l", "127.0.0.1", "--redis-port", FREE, "--aclfile", &file, "-vvv"]);
     let redis = server.free.address();
-    // A password that has lost its sign.
+    // A password without the sign in front of it.
     folder.write("users", "user default on sesame-canary\n");
     let refused = ask(redis, b"AUTH sesame-canary\r\nACL LOAD\r\n", "was performed\r\n");
     assert!(refused.starts_with("+OK\r\n-ERR ") && !refused.contains("canary"), "{refused}");

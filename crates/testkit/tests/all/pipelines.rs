@@ -1,5 +1,5 @@
-//! Pipelines: one request by itself, many in one receive, with the fast paths of runs and without, and cut at every byte: the
-//! same replies, the same items, the same counters.
+//! Pipelines that come in different ways have the same replies, items and counters: one request at a time,
+//! many in one receive, with the fast paths of runs and without, and cut at every byte.
 
 use larder_testkit::model::{OP_BYTES, check_pipelines};
 use larder_testkit::pipelines::{Ways, cut_at_every_byte};
@@ -113,7 +113,7 @@ fn resp_is_answered_and_counted_the_same_however_it_comes() {
     }
 }
 
-/// Rules of a user: by which pipelines are read ahead, and by which they are not.
+/// Rules of a user: with some the server reads pipelines ahead, with others it does not.
 const RULES: [&str; 6] = [
     "resetkeys ~key1* ~key2* %R~key3* %W~key4* %RW~kk* -decr -append -decrby",
     "resetkeys ~key* -set",
@@ -131,7 +131,7 @@ fn check_ruled(is_resp: bool, request: fn(&mut Random) -> Vec<u8>) {
         for _ in 0..25 {
             for _ in 0..1 + random.below(48) {
                 let request = request(&mut random);
-                // Tokens are each server's own.
+                // CAS tokens differ between servers.
                 if !request.starts_with(b"gets") {
                     ways.ask(&request);
                 }
@@ -159,7 +159,7 @@ fn a_pipeline_cut_at_any_byte_is_answered_and_counted_the_same() {
             let mut some = |count: u64| (0..count).map(|_| request(&mut random)).collect::<Vec<_>>();
             let before = some(40);
             let mut pipeline = some(32);
-            // One more server is needed for each remaining byte.
+            // Each byte at which the pipeline is cut needs a server of its own: long requests are removed.
             while pipeline.concat().len() > 2_500 {
                 let longest = (0..pipeline.len()).max_by_key(|&n| pipeline[n].len()).expect("some");
                 pipeline.remove(longest);

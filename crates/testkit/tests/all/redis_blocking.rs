@@ -27,12 +27,12 @@ impl Client {
         Client { stream, reader }
     }
 
-    /// False if the connection has ended.
+    /// Sends a request; false if the connection has ended.
     fn send(&mut self, words: &[&[u8]]) -> bool {
         self.stream.write_all(&encode(words)).is_ok()
     }
 
-    /// A line; none at the end of the connection.
+    /// Reads a line; none at the end of the connection.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -112,12 +112,13 @@ fn nobody_who_waits_is_missed() {
             scope.spawn(move || {
                 let mut client = Client::new(server);
                 let mut mine = Vec::new();
-                // Each client waits for all keys, starting from another one.
+                // Each client waits for all keys, but begins with another one.
                 let keys: Vec<String> = (0..4).map(|n| format!("q{}", (n + popper) % 4)).collect();
                 loop {
                     let mut words: Vec<&[u8]> = vec![b"BLPOP"];
                     words.extend(keys.iter().map(|key| key.as_bytes()));
-                    // Some commands have a timeout that never ends: it must leave nothing behind.
+                    // Half of the requests wait without a timeout, half with a long one: its timer must leave
+                    // nothing behind.
                     words.push(if mine.len().is_multiple_of(2) { b"0" } else { b"1000" });
                     assert!(client.send(&words));
                     let element = client.popped().expect("it is not closed").expect("its time has not come");
@@ -160,7 +161,7 @@ fn nobody_who_waits_is_missed() {
             })
             .collect();
         pushers.into_iter().for_each(|pusher| pusher.join().expect("it pushed all"));
-        // No client may take the end mark before everything else is taken.
+        // The end marks are pushed when everything else has been popped: no client takes one before.
         let began = Instant::now();
         while popped.load(Relaxed) < PUSHERS * EACH && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
@@ -206,7 +207,8 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
                         if !client.send(&[b"BLPOP", key.as_bytes(), other.as_bytes(), b"0.02"]) {
                             continue 'connections;
                         }
-                        // Some clients disconnect while they wait: elements sent to them by then come before the end.
+                        // Some clients disconnect while they wait. Elements that were sent to them before
+                        // come in front of the end.
                         let goes = random(&mut seed).is_multiple_of(7);
                         if goes {
                             std::thread::sleep(Duration::from_micros(random(&mut seed) % 400));

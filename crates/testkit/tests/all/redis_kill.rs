@@ -8,7 +8,8 @@ use std::net::TcpStream;
 /// More clients than a worker's mailbox has room for.
 const CLIENTS: usize = 1500;
 
-/// One worker, which cannot read its mailbox before it has carried out the command that names all clients.
+/// A server with one worker, and its clients. The worker reads its mailbox only after the command that names
+/// all clients.
 fn server_and_clients(words: &[&[u8]], reply: &str) -> (Bounded, Vec<TcpStream>) {
     let bounded = Bounded::start(64, &["-t", "1"]);
     let clients = (0..CLIENTS).map(|_| {
@@ -48,15 +49,15 @@ fn all_subscribers_for_whom_one_message_has_no_room() {
     let subscribed = "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n";
     let (bounded, mut clients) = server_and_clients(&[b"SUBSCRIBE", b"news"], subscribed);
     let mut other = bounded.server.connect().expect("a connection");
-    // A sixteenth of the memory is for messages that are not sent yet, and none is sent before all are published: only some
-    // copies of the last message have room.
+    // Messages that are not sent yet may take a sixteenth of the memory, and none is sent before all are
+    // published: there is memory for a part of the last message's copies.
     const MESSAGES: usize = 35;
     let publish = encode(&[b"PUBLISH", b"news", b"m"]);
     let requests = [encode(&[b"MULTI"]), publish.repeat(MESSAGES), encode(&[b"EXEC"])].concat();
     let queued = "+QUEUED\r\n".repeat(MESSAGES);
     let counts = format!(":{CLIENTS}\r\n").repeat(MESSAGES);
     ask_bytes(&mut other, &requests, &format!("+OK\r\n{queued}*{MESSAGES}\r\n{counts}"));
-    // All other subscribers have missed it, and their connections are closed; those that got it stay.
+    // The other subscribers missed a message, and were closed; those that got all messages stay.
     let message = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nm\r\n".repeat(MESSAGES);
     let told = |stream: &mut TcpStream| {
         let mut bytes = vec![0; message.len()];

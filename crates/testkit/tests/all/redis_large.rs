@@ -19,7 +19,7 @@ fn server() -> Server {
     Server::start_program(&Program::LarderResp, &["-m", "64", "-t", "2"]).expect("larder starts")
 }
 
-/// The process is as large as it may be, or will be when it has returned the memory that it need not keep.
+/// Waits until the process fits its limit: it may take time to return memory that it need not keep.
 fn holds(server: &Server, what: &str) {
     let began = Instant::now();
     loop {
@@ -68,7 +68,7 @@ fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
     let part = text(&mut client, &[b"GETRANGE", b"other", b"1000001", b"-2"]);
     assert!(part == model[1_000_001..model.len() - 1]);
     holds(&server, "GETRANGE");
-    // Bit fields far apart; the bytes between them are not kept beside the value.
+    // Two bit fields far apart: the server must not copy the bytes between them.
     let far = (20 * MEBIBYTE * 8).to_string();
     let fields = [b"BITFIELD", &b"other"[..], b"SET", b"u8", b"0", b"1", b"SET", b"u8", far.as_bytes(), b"1"];
     assert_eq!(client.ask(&fields), "*2");
@@ -141,12 +141,12 @@ fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
     assert_eq!(client.ask(&[b"SET", b"big", &value]), "+OK");
     assert_eq!(client.ask(&[b"SET", b"other", &value[..5 * MEBIBYTE]]), "+OK");
     let mut slow = Resp::new(&server);
-    // The system would take all of the value for the client, and nothing of it would wait in the server.
+    // With a larger buffer the system would take the whole value, and nothing would wait in the server.
     sockopt::set_socket_recv_buffer_size(slow.0.get_ref(), 256 << 10).expect("a socket");
     assert_eq!(slow.ask(&[b"GET", b"big"]), format!("${}", value.len()));
     let mut part = vec![0; value.len() / 2];
     slow.0.read_exact(&mut part).expect("half of it");
-    // Far longer than unread replies may stay that other clients need the memory of.
+    // Unread replies may not stay this long if other clients need their memory.
     std::thread::sleep(Duration::from_secs(1));
     slow.0.read_exact(&mut part).expect("the other half");
     assert!(part == value[value.len() / 2..] && slow.line().is_empty());
@@ -164,7 +164,7 @@ fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
         }
         let mut other = vec![0; 5 * MEBIBYTE];
         if client.0.read_exact(&mut other).is_err() {
-            // This client stood still for so long that it was closed because it did not read.
+            // The client was off its core for so long that the server closed it for not reading.
             client = Resp::new(&server);
             continue;
         }

@@ -69,16 +69,16 @@ fn a_full_store_that_keeps_its_items_takes_no_write_into_a_transaction() {
         assert_eq!(talk.say(1, "GET a0"), "+QUEUED");
         let stored = fill(&mut talk, "a", 12_000, 0);
         assert!((4_000..12_000).contains(&stored), "{stored}");
-        // A transaction that was queued while there was room.
+        // This transaction was queued while there was memory: EXEC refuses it.
         assert_eq!(talk.say(2, "EXEC"), format!("{ABORTED}: {}", &REFUSED[1..]), "{policy}");
-        // A transaction that is queued now: reads and removals are allowed.
+        // Now writes are refused while they are queued; reads and removals are not.
         assert_eq!(talk.say(1, &format!("APPEND a1 {value}")), REFUSED);
         assert_eq!(talk.say(1, "EXEC"), format!("{ABORTED} previous errors."));
         assert_eq!(talk.say(0, "MULTI"), "+OK");
         assert_eq!(talk.say(0, "DEL a0 a1 a2"), "+QUEUED");
         assert_eq!(talk.say(0, "STRLEN a3"), "+QUEUED");
         assert_eq!(talk.say(0, "EXEC"), format!("*2 :3 :{VALUE_BYTES}"));
-        // The removal makes room at once.
+        // The removal has freed memory, which a write can use at once.
         assert_eq!(talk.say(0, "MULTI"), "+OK");
         assert_eq!(talk.say(0, &format!("SET after {value}")), "+QUEUED");
         assert_eq!(talk.say(0, "EXEC"), "*1 +OK", "{policy}");
@@ -87,7 +87,8 @@ fn a_full_store_that_keeps_its_items_takes_no_write_into_a_transaction() {
     }
 }
 
-/// A script that declares its flags is refused before it begins, another at its first write; neither has done anything then.
+/// A script that declares its flags is refused before it begins, another one at its first write. Neither has
+/// changed anything.
 #[test]
 fn a_full_store_that_keeps_its_items_begins_no_script_that_may_write() {
     const LIKE: &str = "#!lua\nredis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[2], ARGV[1])";
@@ -121,7 +122,7 @@ fn a_full_store_that_keeps_its_items_begins_no_script_that_may_write() {
         assert_eq!(ask(&mut talk, READS, ["a0", "new"]), "+QUEUED", "{policy}");
         assert_eq!(ask(&mut talk, LIKE, ["a0", "new"]), REFUSED, "{policy}");
         assert!(talk.say(0, "EXEC").starts_with("-EXECABORT"), "{policy}");
-        // A removal at the beginning makes room, whatever flags a script declares.
+        // A removal at the beginning frees memory, so the script goes on, whatever flags it declares.
         assert_eq!(ask(&mut talk, REMOVES, ["a0", "b0"]), "+OK", "{policy}");
         assert_eq!(ask(&mut talk, BOLD, ["a1", "b1"]), "+OK", "{policy}");
         assert_eq!(talk.say(0, "EXISTS a0 a1 b0 b1"), ":2", "{policy}");
@@ -160,7 +161,7 @@ fn volatile_ttl_takes_what_expires_first() {
     let mut talk = server("volatile-ttl");
     fill(&mut talk, "late", 3_000, 100_000);
     fill(&mut talk, "soon", 3_000, 100);
-    // These are newer than either, and expire later than both.
+    // These keys are newer than the others, and expire later.
     fill(&mut talk, "last", 3_000, 200_000);
     let [late, soon, last] = ["late", "soon", "last"].map(|prefix| there(&mut talk, prefix, 3_000));
     assert!(soon < 2_000, "room was made: {soon}");

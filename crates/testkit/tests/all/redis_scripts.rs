@@ -1,4 +1,5 @@
-//! Scripts on several threads of a real server: money moved between accounts is all there at every moment.
+//! Scripts on several threads of a real server: while they move money between accounts, the sum is right at
+//! every moment.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -24,8 +25,8 @@ const SUM: &str = "local sum = 0 \
     for i = 0, tonumber(ARGV[1]) - 1 do sum = sum + redis.call('GET', 'account' .. i) end \
     return sum";
 
-/// Sets how many milliseconds a script may take; 0 sets no limit: a script whose thread waits for its core is not one that never
-/// ends.
+/// Sets how many milliseconds a script may take; 0: no limit, since a script may also take long because its
+/// thread waits for a core.
 fn limit_ms(client: &mut Resp, ms: u32) {
     assert_eq!(client.say(&["CONFIG", "SET", "busy-reply-threshold", &ms.to_string()]), "+OK");
 }
@@ -53,7 +54,8 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
                         let pick = |shift: u32| (random >> shift) as usize % ACCOUNTS;
                         let (from, to) = (format!("account{}", pick(33)), format!("account{}", pick(43)));
                         let amount = (random >> 53).to_string();
-                        // One script declares its keys in some of its runs, the other in all, and then locks only them.
+                        // One script declares its keys in some of its runs. The other declares them in all
+                        // runs, and so locks only them.
                         let named = format!("{MOVE} -- names its keys");
                         let reply = match n % 10 {
                             9 => client.say(&["EVAL", MOVE, "0", &amount, &from, &to]),
@@ -83,8 +85,8 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
     assert_eq!(first.say(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
 }
 
-/// Each worker has variables of its own of a library. Functions count their calls there, each once, however many others want the
-/// same keys: a function that names its keys, and one that does not.
+/// Each worker has its own variables of a library. Functions count their calls there: each call counts once,
+/// however many clients use the same keys. One function declares its keys, the other does not.
 #[test]
 fn functions_that_count_their_calls_count_each_once_on_every_worker() {
     const CALLS: usize = 100;
@@ -164,12 +166,12 @@ fn a_script_that_has_written_is_ended_when_its_time_is_over() {
     let mut clients: Vec<Resp> = (0..4).map(|_| Resp::new(&server)).collect();
     limit_ms(&mut clients[0], 0);
     let script = "redis.call('SET', KEYS[1], ARGV[1]) while ARGV[1] == 'stay' do end return 1";
-    // The script has declared its keys in many runs, so it locks nothing else.
+    // After many runs that declared their keys, the script locks nothing else.
     for _ in 0..64 {
         assert_eq!(clients[0].say(&["EVAL", script, "1", "k", "go"]), ":1");
     }
     limit_ms(&mut clients[0], 300);
-    // A kill before its first write ends the script: then it has done nothing, and is run again.
+    // A kill before the first write ends the script, which has changed nothing then: it is run again.
     while !is_ended_by_its_time(&mut clients, script) {
         assert_eq!(clients[0].say(&["STRLEN", "k"]), ":2");
     }
@@ -179,7 +181,7 @@ fn a_script_that_has_written_is_ended_when_its_time_is_over() {
 /// The first client runs a script that never ends, and the others kill it; false if it had not written by then.
 fn is_ended_by_its_time(clients: &mut [Resp], script: &str) -> bool {
     clients[0].send_text(&["EVAL", script, "1", "k", "stay"]);
-    // Two of the others belong to the other worker.
+    // Two of the others are clients of the other worker.
     for client in &mut clients[1..] {
         client.send_text(&["SET", "other", "x"]);
         client.send_text(&["SCRIPT", "KILL"]);
@@ -225,11 +227,11 @@ fn a_script_that_may_take_as_long_as_it_likes_does_not_keep_a_server_from_its_en
     let status = server.wait(PATIENCE).expect("it stops");
     let took_s = told.elapsed().as_secs();
     println!("it ended after {took_s} s");
-    // The test does not require an upper bound: on a busy machine everything takes longer.
+    // There is no upper bound: on a busy machine everything takes longer.
     assert!(status.success() && took_s >= 30, "{status}, {took_s} s");
 }
 
-/// The client of a running script may be closed by another client: the script ends with it.
+/// If another client closes the client of a running script, the script ends, too.
 #[test]
 fn a_script_without_end_goes_with_its_client_that_is_killed() {
     let server = Server::start(&["-m", "64", "-t", "1"]).expect("larder starts");

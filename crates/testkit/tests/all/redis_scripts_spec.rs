@@ -1,5 +1,5 @@
-//! Commands in scripts: the transcripts, each command on a key run once by itself and once called by a script. Both servers have
-//! the same replies, and the same values afterwards.
+//! The transcripts' commands in scripts: one server runs each command itself, the other one runs it by a
+//! script. The replies are the same, and so are the values afterwards.
 
 use larder_commands::redis::row::{Command, flag};
 use larder_commands::redis::table::REDIS;
@@ -24,7 +24,7 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("in RESP3 coordinates are doubles, and distances texts", "an array ends at the first nil"),
     ("commands, keys and channels are refused in this order", "a script is told so in other words"),
 ];
-/// Commands that no such case has.
+/// Commands that no transcript sends as words alone: no script calls them here.
 const UNSAID: &[&str] = &["append", "substr", "setrange", "flushdb", "time"];
 /// Commands without keys that scripts call here, too.
 const BESIDES: &[&str] = &["ping", "echo", "publish", "time"];
@@ -57,7 +57,7 @@ fn row_of(words: &Words) -> Option<&'static Command> {
     REDIS.iter().flat_map(|group| group.rows).find(|row| row.name == name)
 }
 
-/// A script can call the command, and its reply is the same as outside.
+/// True if a script can call the command, and must get the same reply as a client.
 fn is_called(row: &Command) -> bool {
     (row.has(flag::WRITE | flag::READONLY) || BESIDES.contains(&row.name))
         && !row.has(flag::NOSCRIPT | flag::BLOCKING)
@@ -65,7 +65,7 @@ fn is_called(row: &Command) -> bool {
         && !UNEQUAL.contains(&row.name)
 }
 
-/// The lines of a reply in order, with one form of nil, as in Lua: a set or a map has no order there.
+/// The lines of a reply, sorted, and with one form of nil: in Lua sets and maps have no order.
 fn lines(reply: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(reply).replace("*-1\r\n", "$-1\r\n");
     let mut lines: Vec<String> = text.split("\r\n").map(str::to_owned).collect();
@@ -112,7 +112,7 @@ fn requests(mut bytes: &[u8]) -> Option<Vec<Words>> {
     Some(all)
 }
 
-/// A request, as it is sent.
+/// Encodes a request: `words`, and `rest` behind them.
 fn sent(words: &[&[u8]], rest: &Words) -> Vec<u8> {
     let all: Vec<&[u8]> = words.iter().copied().chain(rest.iter().map(Vec::as_slice)).collect();
     encode(&all)
@@ -133,7 +133,7 @@ fn both(case: &Case, called: &mut BTreeSet<&'static str>) -> Result<(), String> 
             }
             _ => continue,
         };
-        // Other tests have incomplete requests, and those with parts of earlier replies.
+        // Incomplete requests, and those with parts of earlier replies, have other tests.
         let Some(all) = bytes.as_deref().and_then(requests) else { return Ok(()) };
         for words in all {
             let row = row_of(&words);
@@ -168,7 +168,7 @@ fn both(case: &Case, called: &mut BTreeSet<&'static str>) -> Result<(), String> 
                 return Err(format!("{}: line {}: {words:?}: {said:?} and {told:?}", case.name(), step.line));
             }
             if is_pick {
-                // From here on the two servers may differ.
+                // The servers may have picked different elements: nothing behind that can be compared.
                 return Ok(());
             }
         }
@@ -187,7 +187,7 @@ fn commands_mean_in_scripts_what_they_mean_outside() {
     let failures: Vec<String> = cases.filter_map(|case| both(case, &mut called).err()).collect();
     assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
     let rows = REDIS.iter().flat_map(|group| group.rows).filter(|row| is_called(row));
-    // Commands that no transcript sends as words alone.
+    // Scripts must have called every command that they can call, except [`UNSAID`].
     let missing: Vec<&str> =
         rows.map(|row| row.name).filter(|name| !called.contains(name) && !UNSAID.contains(name)).collect();
     assert!(missing.is_empty(), "no script called {missing:?}");

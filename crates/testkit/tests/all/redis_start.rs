@@ -85,7 +85,7 @@ fn a_line_for_the_default_user_in_a_file_has_its_passwords_and_the_option_has_no
     }
 }
 
-/// A thread works the file meanwhile, and the client may have sent all that it has to say (`nc -N`).
+/// A thread of its own reads and writes the file, and the client may have ended its sending side (`nc -N`).
 #[test]
 fn rules_are_loaded_and_saved_for_a_client_that_sends_no_more() {
     let folder = Folder::new("rules-of-the-last");

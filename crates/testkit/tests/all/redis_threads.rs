@@ -57,7 +57,7 @@ type Added = [BTreeMap<usize, u64>; 2];
 fn write_collections(server: &Server, times: usize, elements: usize, mut seed: u64) -> Added {
     let mut client = Resp::new(server);
     let mut added = Added::default();
-    // The last value of each counter that this client has read: counters only grow.
+    // The last value of each counter that this client has read: counters never fall.
     let mut told = Added::default();
     let mut random = |below: usize| {
         seed ^= seed << 13;
@@ -124,14 +124,14 @@ fn counters_in_a_hash_and_a_sorted_set_and_members_of_two_sets_add_up() {
         for (element, by) in added.iter().flat_map(|added| &added[which]) {
             *sums.entry(*element).or_default() += by;
         }
-        // With this many elements both collections are trees of several leaves.
+        // With this many elements both collections are trees with several leaves.
         assert!(sums.len() > ELEMENTS * 9 / 10, "{} of {ELEMENTS} elements were written", sums.len());
     }
     for (element, sum) in &sums[0] {
         client.send(&[b"HGET", b"counts", names[*element].as_bytes()]);
         assert_eq!(client.text(), Some(sum.to_string()), "field {element}");
     }
-    // The sorted set has the same scores by its order as by name.
+    // In the order of scores the sorted set has the same scores as by name.
     client.send(&[b"ZRANGE", b"board", b"0", b"-1", b"WITHSCORES"]);
     assert_eq!(client.line(), format!("*{}", 2 * sums[1].len()));
     let mut board: Vec<(u64, String)> = Vec::new();

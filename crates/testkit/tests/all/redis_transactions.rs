@@ -388,7 +388,7 @@ fn commands_answer_in_a_transaction_as_outside() {
                 assert_eq!(inside.say(0, "EXEC"), format!("*1 {expected}"), "{command}");
             }
         } else {
-            // All commands in one transaction, once with those that use the store as a whole and once without.
+            // All commands in one transaction: once with those that lock the whole store, once without.
             let whole = ["MOVE", "DBSIZE", "SWAPDB", "FLUSHDB", "FLUSHALL", "COPY k k4"];
             for with_whole in [true, false] {
                 let (mut outside, mut inside) = (talk(), talk());

@@ -28,12 +28,12 @@ fn full_of(megabytes: u64, threads: &str) -> (Bounded, Client) {
     (bounded, client)
 }
 
-/// The cache stores new items, and the process is as large as it may be.
+/// Checks that the cache stores new items, and that the process is within its limit.
 fn goes_on(bounded: &Bounded, client: &mut Client, what: &str) {
     bounded.fill(client, "s", random(2000).take(2_000), what);
 }
 
-/// Sends a request; its one line of reply, without the line's end.
+/// Sends a request; returns its reply of one line, without the line's end.
 fn ask(stream: &mut TcpStream, words: &[&[u8]]) -> String {
     resp::ask(stream, &encode(words))
 }
@@ -51,7 +51,7 @@ fn queues_of_transactions() {
         for _ in 0..4 {
             match ask(&mut stream, &[b"SET", format!("q{n}").as_bytes(), &value]) {
                 reply if reply == "+QUEUED" => queued += value.len() as u64,
-                // Further commands of such a client are not kept, whatever their reply is.
+                // The server keeps no further command of such a client, whatever its reply is.
                 reply if reply.starts_with("-OOM") => {
                     refused += 1;
                     break;
@@ -144,7 +144,7 @@ fn cut(stream: &mut TcpStream) -> usize {
 #[test]
 #[ignore = "memory: what a process holds in real time"]
 fn monitors_that_read_nothing() {
-    // Lines for monitors may take a quarter of the memory, on several threads.
+    // Lines for monitors may take a quarter of the memory on several threads.
     let (bounded, mut client) = full_of(256, "4");
     let mut clients: Vec<TcpStream> = (0..2 * CLIENTS)
         .map(|_| {

@@ -46,11 +46,11 @@ impl Client {
         String::from_utf8_lossy(&body).into_owned()
     }
 
-    /// The server has closed.
+    /// True if the server has closed the connection.
     fn is_closed(&mut self) -> bool {
         match self.stream.read(&mut [0; 16]) {
             Ok(bytes) => bytes == 0,
-            // Its bytes arrived after the server had closed the connection.
+            // A reset: bytes arrived after the server had closed the connection.
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
     }
@@ -64,7 +64,7 @@ fn server(options: &[&str]) -> Server {
 fn times_of_monitor_never_step_back_whichever_worker_a_command_is_from() {
     const CLIENTS: usize = 6;
     const COMMANDS: usize = 2000;
-    // All lines may wait at once: a slow monitor is closed when there is no room for more of them.
+    // There is memory for all lines at once: a slow monitor would be closed without it.
     let server = server(&["-t", "3", "-m", "1024"]);
     let address = server.address();
     let mut monitor = Client::new(address);
@@ -133,7 +133,8 @@ fn client_list_tells_each_byte_of_a_client_and_each_command() {
     let (mut client, mut admin) = (Client::new(server.address()), Client::new(server.address()));
     let id = client.say("CLIENT ID").trim_start_matches(':').trim().to_owned();
     let mut commands = 1;
-    // Values around and beyond the size that is copied into replies, and some that come in several receives.
+    // Values around and beyond the length up to which values are copied, and values that come in several
+    // receives.
     for bytes in [0, 1, 100, 16_000, 17_000, 300_000] {
         let value = "v".repeat(bytes);
         client.send(&format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${bytes}\r\n{value}\r\n"));

@@ -121,7 +121,7 @@ fn long_values_behind_odd_line_ends_are_the_same_in_any_pieces() {
         if let Some(at) = feed {
             value[at] = b'\n';
         }
-        // One value that is stored as it arrives, and one that is gathered.
+        // SET stores its value as it arrives; APPEND gathers it first.
         let mut input = Vec::new();
         for name in ["SET", "APPEND", "SET"] {
             input.extend_from_slice(

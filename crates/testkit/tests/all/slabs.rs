@@ -154,7 +154,7 @@ fn classes_are_shown_in_whole_pages_and_their_chunks_add_up() {
             "class {class}"
         );
     }
-    // Header 8, key with its prefix, value.
+    // A header of 8 bytes, the key with its prefix, and the value.
     let (mut sum, mut names) = (0, String::new());
     for n in (1..4_000).step_by(5) {
         names.clear();
@@ -220,7 +220,7 @@ fn a_class_whose_values_are_all_being_sent_is_busy() {
             reader
         })
         .collect();
-    // Each time anew: the move does not wait for the readers.
+    // Each attempt begins anew: the move does not wait for the readers.
     for _ in 0..3 {
         assert_eq!(bench.reassign_pieces(), "BUSY currently processing reassign request\r\n");
     }
@@ -287,7 +287,7 @@ fn what_is_no_class_and_what_has_no_page_is_told_apart() {
         (-1, -1, "SAME src and dst class are identical\r\n"),
         (0, 0, "SAME src and dst class are identical\r\n"),
         (i64::from(SMALL), 0, "OK\r\n"),
-        // The items that stay take as much memory again.
+        // The page in the pool was taken by the items that stayed.
         (0, last, SPARE),
         (i64::MAX, 1, "CLIENT_ERROR bad command line format\r\n"),
     ] {

@@ -34,8 +34,9 @@ fn held_back(server: &Server, bytes: usize, times: usize) -> Client {
     client
 }
 
-/// Stops a server at the moment that `stop` sets, beside a client that reads. A client that the machine keeps from its core for
-/// as long as the server waits is one that does not read: then the test starts again.
+/// Runs a test that stops a server at the moment that `stop` sets, beside a client that reads. If the machine
+/// keeps the client from its core for as long as the server waits, the server takes it for one that does not
+/// read: then the test starts again.
 fn beside_a_reader(stop: impl Fn(&mut Instant) -> io::Result<()>) {
     let began = Instant::now();
     loop {

@@ -11,7 +11,7 @@ const CONNECTIONS: u64 = 8;
 const OPERATIONS: u64 = 1_200_000;
 const COUNTERS: u64 = 6;
 
-/// `LARDER_STRESS_OPERATIONS` lowers the number where every operation costs more.
+/// Number of operations; `LARDER_STRESS_OPERATIONS` lowers it for builds in which each costs more.
 fn operations() -> u64 {
     let given = std::env::var("LARDER_STRESS_OPERATIONS").ok();
     given.map_or(OPERATIONS, |text| text.parse().expect("a number of operations"))
@@ -40,7 +40,8 @@ struct Acknowledged {
 enum Waiting {
     Increment(String, u64),
     Stored,
-    /// A store in a full cache may be refused: the worker that stands still keeps evicted items.
+    /// A store in a full cache may be refused: while a worker is off its core, the memory of evicted items
+    /// stays in use.
     Tried,
     Deleted,
     Hits(u64),

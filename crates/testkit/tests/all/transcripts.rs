@@ -16,12 +16,12 @@ const SERVERS: usize = 4;
 /// A case over sockets runs in real time: if it has taken this long, a remaining time in a reply may rightly be one second less,
 /// since it is rounded.
 const LONG: Duration = Duration::from_millis(400);
-/// The server's clock may be so far behind the system's.
+/// Most that the server's clock is behind the system's.
 const BEHIND: Duration = Duration::from_millis(100);
 /// The server's clock counts whole milliseconds.
 const AHEAD: Duration = Duration::from_millis(1);
-/// How often a case runs that has taken this long, or in which a second of the system's clock has ended: then an idle time in a
-/// reply may rightly be one second more.
+/// Most runs of a case. A failed run is repeated if it took [`LONG`], or if a second of the system's clock
+/// ended meanwhile: an idle time in a reply may then rightly be one second more.
 const TIMES: usize = 20;
 
 fn cases() -> Vec<Case> {
@@ -148,7 +148,7 @@ fn help_names_every_subcommand() {
     }
 }
 
-/// The result of a case in real time. With the session alone, the test sets the clock.
+/// The result of a case in real time. (With the session alone, the test sets the clock.)
 fn over_sockets_in_time(case: &Case, split: Split, more: &[&str]) -> Result<(), String> {
     let mut result = Ok(());
     for _ in 0..TIMES {
@@ -163,7 +163,7 @@ fn over_sockets_in_time(case: &Case, split: Split, more: &[&str]) -> Result<(), 
     result
 }
 
-/// The second that servers count a moment to.
+/// The second of a moment, as servers count.
 fn second_of(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).expect("the clock is set").as_secs()
 }
@@ -183,7 +183,7 @@ fn over_sockets(case: &Case, split: Split, more: &[&str]) -> Result<(), String> 
         options.extend(["-o".into(), "relaxed_privileges".into()]);
     }
     let (program, clock) = match case.resp {
-        // Where text is not spoken the clock cannot be moved.
+        // The clock can only be moved by a text command.
         true => (Program::LarderResp, Clock::Wait),
         false => (Program::Larder, Clock::Debugtime),
     };

@@ -28,7 +28,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     while number(&mut client, "response_obj_oom") == 0 {
         assert!(started.elapsed() < PATIENCE, "nobody is closed");
         std::thread::sleep(Duration::from_millis(20));
-        // The client asks for a value that there may be no memory to send.
+        // The reply to this may find no memory.
         client.store("set", "wanted", &vec![b'w'; LARGE], None);
         client.line("get wanted");
         client.flush().expect("sent");
@@ -45,7 +45,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     // Sets of other clients go on, large and small.
     bounded.fill(&mut client, "s", random(5000).take(20_000), "sets beside slow readers");
     bounded.fill(&mut client, "l", (0..200).map(|_| LARGE), "large sets beside slow readers");
-    // A connection is closed when another client was refused memory, perhaps behind other replies.
+    // A reader whose reply finds no memory gets SERVER_ERROR, perhaps behind other replies.
     let started = Instant::now();
     while refused == 0 && started.elapsed() < PATIENCE {
         for stream in &mut readers {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Rounds of the first worker.
 const ROUNDS: usize = 40_000;
-/// Commands of one batch: no batch of the other worker begins in between.
+/// Commands that a worker receives at once.
 const BATCH: usize = 40;
 
 fn exchange(local: &mut Local, client: &mut LocalConnection, requests: &[Vec<&[u8]>]) {

@@ -32,7 +32,7 @@ impl Client {
         self.line()
     }
 
-    /// Lines up to one that contains this.
+    /// Reads lines up to one that contains this.
     fn until(&mut self, part: &str) -> Vec<String> {
         let mut lines = vec![self.line()];
         while !lines.last().expect("a line").contains(part) {
@@ -82,7 +82,8 @@ fn lines_come_from_every_worker_in_order_and_connections_are_told_of() {
         let (_, rest) = lines.last().and_then(|line| line.split_once(" reason=")).expect("a reason");
         rest.split(' ').next().expect("a word").to_owned()
     };
-    // The end of its stream, a line of HTTP, and a reset: the system sends that for a socket with bytes that were not read.
+    // Three ends: of the stream, by a line of HTTP, and by a reset, which the system sends for a socket with
+    // unread bytes.
     drop(clients.pop());
     assert_eq!(reason(), "normal");
     clients[2].send(b"GET / HTTP/1.1\r\n");
@@ -127,7 +128,7 @@ fn who_reads_nothing_stops_nobody_and_is_told_what_it_has_lost() {
     let (sent, skipped) = (of("log_watcher_sent"), of("log_watcher_skipped"));
     assert_eq!(sent + skipped, (ROUNDS * EACH) as u64);
     assert!(skipped > 1000, "{skipped}");
-    // All waiting lines are read before there is another, which would be dropped, too.
+    // All waiting lines are read before the next line is made, since that would be dropped, too.
     let (mut lines, mut waited) = (Vec::new(), 0);
     while waited < sent {
         lines.push(watcher.line());

@@ -1,4 +1,4 @@
-//! What commands on collections copy, combine, record, and keep until the client reads it.
+//! Memory of commands on collections: copies, combined sets, records about names, and unread replies.
 
 use super::{full, full_of};
 use larder_testkit::attacker::Attacker;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Clients that read nothing.
 const CLIENTS: usize = 50;
-/// Elements of the set and of the hash, which are some megabytes each, as one reply.
+/// Elements of the set and of the hash; either is some megabytes as one reply.
 const ELEMENTS: usize = 20_000;
 const ELEMENTS_AT_ONCE: usize = 2_000;
 
@@ -44,7 +44,7 @@ fn stock(attacker: &mut Attacker) {
     }
 }
 
-/// Other clients are answered while the attackers' requests are at work.
+/// Checks that another client is answered while the attackers' requests run.
 fn wait_beside(client: &mut Client) {
     for _ in 0..10 {
         assert_eq!(client.ask("mn").expect("a reply"), "MN");
@@ -52,7 +52,7 @@ fn wait_beside(client: &mut Client) {
     }
 }
 
-/// Has each of several clients send a request and leave its reply unread.
+/// Lets each of several clients send a request and leave its reply unread.
 fn unread(bounded: &Bounded, client: &mut Client, clients: usize, request: &[u8], what: &str) {
     let attackers: Vec<Attacker> = (0..clients).map(|_| Attacker::new(bounded)).collect();
     attackers.iter().for_each(|attacker| attacker.send(request.to_vec()));
@@ -169,7 +169,7 @@ fn sets_of_very_many_names() {
             bounded.stayed_within(&format!("SORT with {count} patterns"));
         }
     }
-    // Long names.
+    // Names of 60,000 bytes.
     let long: Vec<Vec<u8>> = (0..200_u32).map(|n| [&[b'n'; 60_000][..], &n.to_le_bytes()].concat()).collect();
     let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).collect();
     attacker.ask(&[b"SETBIT", b"bits", b"8000000", b"1"]);

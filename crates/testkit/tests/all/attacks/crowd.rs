@@ -1,4 +1,4 @@
-//! What many clients leave in memory together.
+//! Memory that many clients take together.
 
 use super::{MEGABYTES, full};
 use larder_testkit::attacker::Attacker;
@@ -14,7 +14,7 @@ fn patterns_of_keys_by_many_clients() {
     for attacker in &attackers {
         attacker.send(encode(&[b"KEYS", &pattern]));
     }
-    // All of them are at work meanwhile.
+    // The attackers' commands run meanwhile.
     (0..10).for_each(|_| assert_eq!(client.ask("mn").expect("a reply"), "MN"));
     bounded.stayed_within("patterns of KEYS");
 }
@@ -46,7 +46,8 @@ fn monitors_beside_long_words() {
     monitors.iter_mut().for_each(|monitor| assert_eq!(monitor.ask(&[b"MONITOR"]).errors, 0));
     let mut attacker = Attacker::new(&bounded);
     let long = vec![0xff; 7 << 20];
-    // While lines for the monitors are being sent there may be no room for a reply.
+    // While lines for the monitors wait to be sent, there may be no memory for a reply: then the request is
+    // repeated.
     let mut done = |ask: &mut dyn FnMut(&mut Attacker) -> u64| {
         assert!(
             (0..50).any(|_| ask(&mut attacker) == 0),
@@ -83,8 +84,8 @@ fn messages_of_megabytes() {
     bounded.stayed_within("PUBLISH");
 }
 
-/// Each client holds so little that it is not charged for it while its replies are sent at once; together they would hold as
-/// much as the cache.
+/// A client that holds this little is not charged for it while its replies are sent at once. A thousand such
+/// clients together would hold as much as the cache.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn what_a_thousand_clients_hold_between_two_turns() {
@@ -93,7 +94,7 @@ fn what_a_thousand_clients_hold_between_two_turns() {
     let attackers: Vec<Attacker> = (0..CLIENTS).map(|_| Attacker::new(&bounded)).collect();
     let names: Vec<String> = (0..3_500).map(|n| format!("{n:x}")).collect();
     let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-    // None of these numbers is a client's.
+    // No client has one of these numbers.
     let numbers: Vec<String> = (0..2_700).map(|n| (1_000_000 + n).to_string()).collect();
     let numbers: Vec<&[u8]> = numbers.iter().map(String::as_bytes).collect();
     let long = [b'k'; 50_000];
@@ -173,7 +174,7 @@ fn large_values_that_many_have_made() {
 fn sizes_that_many_have_counted() {
     let bounded = Bounded::start(MEGABYTES, &["-t", "2", "-o", "track_sizes"]);
     let mut client = bounded.client();
-    // As many sizes as there is room for.
+    // Items of as many sizes as fit.
     bounded.fill(&mut client, "k", (1..2_200).map(|n| 32 * n), "items of each size");
     let attackers: Vec<Attacker> = (0..700).map(|_| Attacker::new(&bounded)).collect();
     attackers.iter().for_each(|attacker| attacker.send(b"stats sizes\r\n".repeat(20)));

@@ -5,7 +5,7 @@ use larder_testkit::attacker::Attacker;
 use larder_testkit::bounded::{number, random};
 use larder_testkit::talk::encode;
 
-/// A value that is copied into replies, and not sent from its place in the cache.
+/// A value that is copied into replies, not sent from its chunk.
 const VALUE: [u8; 16_000] = [b'v'; 16_000];
 
 #[test]
@@ -16,7 +16,7 @@ fn mget_of_one_value_a_hundred_thousand_times_is_answered_in_pieces() {
     attacker.ask(&[b"SET", b"k", &VALUE]);
     let heard = attacker.ask_many(&[b"MGET"], &[b"k"], 100_000);
     assert_eq!((heard.strings, heard.bytes, heard.errors), (100_000, 1_600_000_000, 0));
-    // A request behind it is answered behind it.
+    // The next request is answered behind it.
     assert_eq!(attacker.ask(&[b"ECHO", b"four"]).bytes, 4);
     bounded.stayed_within("MGET");
 }
@@ -66,7 +66,7 @@ fn exec_of_twenty_thousand_values_is_sent_up_to_its_share() {
     attacker.send(requests);
     (0..20_001).for_each(|_| assert_eq!(attacker.hear().errors, 0));
     let heard = attacker.ask(&[b"EXEC"]);
-    // The memory that connections may hold; the queue and what EXEC records about it are a part of it.
+    // The memory that connections may hold; the queue and EXEC's records about it are a part of it.
     let most = 16 << 20;
     assert!(heard.bytes <= most && heard.bytes > most / 8 * 5, "{heard:?}");
     assert_eq!((heard.strings + heard.errors, heard.first_error.as_str()), (20_000, HELD));
@@ -81,7 +81,8 @@ fn exec_of_long_commands_refuses_each_whose_reply_finds_no_room() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
     attacker.ask(&[b"SET", b"k", &VALUE]);
-    // The bytes that would be copied from values are known, and copying them takes longer than other clients wait.
+    // EXEC is refused before it begins: it would copy more bytes of values than one may while other clients
+    // wait.
     attacker.ask(&[b"MULTI"]);
     attacker.ask_many(&[b"MGET"], &[b"k"], 100_000);
     let heard = attacker.ask(&[b"EXEC"]);

@@ -16,7 +16,8 @@ fn bitfield_of_43_690_steps() {
     attacker.ask(&[b"SET", b"b", b"12345678"]);
     assert_eq!(attacker.ask_many(&[b"BITFIELD", b"b"], &[b"GET", b"i64", b"0"], 43_690).errors, 0);
     assert_eq!(attacker.ask_many(&[b"BITFIELD", b"b"], &[b"INCRBY", b"i64", b"0", b"1"], 32_768).errors, 0);
-    // They would take longer than other clients may wait, and more memory than connections may hold together.
+    // More fields than other clients may wait for; they also take more memory than connections may hold
+    // together.
     for many in [43_691, 300_000] {
         let heard = attacker.ask_many(&[b"BITFIELD", b"b"], &[b"GET", b"i64", b"0"], many);
         assert_eq!(heard.first_error, "-ERR BITFIELD takes at most 131072 arguments");
@@ -29,7 +30,7 @@ fn bitfield_of_43_690_steps() {
 fn debug_populate_of_30_mb() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
-    // More than connections may hold.
+    // More bytes than connections may hold.
     let heard = attacker.ask(&[b"DEBUG", b"POPULATE", b"4", b"p", b"30000000"]);
     assert_eq!(heard.first_error, HELD);
     let heard = attacker.ask(&[b"DEBUG", b"POPULATE", b"4", b"p", b"12000000"]);
@@ -58,7 +59,7 @@ fn stats_detail_of_seventy_thousand_prefixes() {
     while client.reply().expect("a reply") != "END" {
         lines += 1;
     }
-    // A 32nd of the memory.
+    // The prefixes may take a 32nd of the memory.
     assert!((4000..6000).contains(&lines), "{lines} prefixes");
     bounded.stayed_within("stats detail");
 }
@@ -97,7 +98,7 @@ fn words_by_the_hundred_thousand() {
     let ids = vec![&b"0"[..]; names.len()];
     for most in [names.len(), 16 << 10] {
         let heard = attacker.ask_many(&[b"XREAD", b"STREAMS"], &[&names[..most], &ids[..most]].concat(), 1);
-        // All of them together are more than one command may name.
+        // 300,000 streams are more than one command may name; 16,384 are not.
         assert_eq!(heard.errors > 0, most == names.len(), "{heard:?}");
     }
     bounded.stayed_within("XREAD of many streams");
@@ -125,8 +126,8 @@ fn exec_of_many_keys() {
     bounded.stayed_within("EXEC of many keys");
 }
 
-/// A command that takes longer than this grows faster than its words: it took half a minute and more while each word was searched
-/// for among all others.
+/// A command whose time grows linearly with its words takes less than this. When each word was compared with
+/// all others, it took half a minute and more.
 const LINEAR: Duration = Duration::from_secs(5);
 
 #[test]
@@ -164,7 +165,7 @@ fn long_words() {
     ];
     for row in rows {
         let heard = attacker.ask_many(row, &[&long], 1);
-        // A byte that is not UTF-8 counts as three here.
+        // `first_error` is text: each byte that is not UTF-8 became three bytes there.
         let most = match row[0] {
             b"DEBUG" => 3 * 4096 + 64,
             b"CLIENT" => 3 * 1024 + 64,
@@ -178,7 +179,7 @@ fn long_words() {
 /// Members that a script has stored in one step: more than are sorted at a time.
 const AT_ONCE: usize = 32_768 + 1_000;
 
-/// A sorted set of numbered members that all have one score, so that both trees name them.
+/// A sorted set of numbered members that all have one score.
 fn alike(attacker: &mut Attacker, key: &[u8], members: usize) {
     for from in (0..members).step_by(500) {
         let pairs: Vec<String> =
@@ -188,13 +189,13 @@ fn alike(attacker: &mut Attacker, key: &[u8], members: usize) {
     }
 }
 
-/// The memory that stays when a command is over, and the memory that one step of a worker takes.
+/// Memory that stays when a command is over, and memory that one step of a worker takes.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn what_is_kept_of_many_commands() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
-    // First words of errors.
+    // The server counts errors by their first word.
     for n in 0..3_000 {
         let word = format!("E{n}{} of them", "x".repeat(100));
         attacker.ask(&[b"DEBUG", b"ERROR", word.as_bytes()]);
@@ -206,7 +207,7 @@ fn what_is_kept_of_many_commands() {
     }
     bounded.stayed_within("long keys");
     attacker.ask(&[b"FLUSHALL"]);
-    // Numbers of trees: as many as there were at once.
+    // Trees are numbered; the memory for numbers stays as large as it was when there were most trees.
     let members: Vec<String> = (0..130).map(|n| format!("{n:030}")).collect();
     let members: Vec<&[u8]> = members.iter().map(String::as_bytes).collect();
     for n in 0..8_000 {
@@ -215,7 +216,7 @@ fn what_is_kept_of_many_commands() {
     }
     bounded.stayed_within("trees");
     attacker.ask(&[b"FLUSHALL"]);
-    // A list that is searched as a whole, a range that is stored, and random elements.
+    // LPOS searches a whole list, ZRANGESTORE stores a range, ZRANDMEMBER picks elements.
     let ones = vec![&b"1"[..]; 32_768];
     attacker.ask(&[&[&b"RPUSH"[..], b"l"], &ones[..]].concat());
     // The longest possible leaves; one of them is split.
@@ -231,7 +232,7 @@ fn what_is_kept_of_many_commands() {
         attacker.ask(&[b"ZRANDMEMBER", b"z", b"-1024"]);
     }
     bounded.stayed_within("lists and sorted sets");
-    // Entries that are put into a tree at once, in order.
+    // A script puts entries into a tree at once, in order.
     alike(&mut attacker, b"alike", AT_ONCE);
     let store = b"return redis.call('ZRANGESTORE', KEYS[1], KEYS[2], 0, -1)";
     for _ in 0..5 {
@@ -239,7 +240,7 @@ fn what_is_kept_of_many_commands() {
     }
     assert_eq!(attacker.ask(&[b"ZREMRANGEBYRANK", b"to", b"0", b"32767"]).errors, 0);
     bounded.stayed_within("entries that are put into a tree at once");
-    // Fields that a scan reads, fields that get an expiry, and hashes whose fields expire.
+    // HSCAN reads fields, HEXPIRE gives fields an expiry, and hashes lose fields that expire.
     let fields: Vec<String> = (0..512).map(|n| format!("field:{n:040}")).collect();
     let fields: Vec<&[u8]> = fields.iter().map(String::as_bytes).collect();
     let pairs: Vec<&[u8]> = fields.iter().flat_map(|field| [*field, b"value"]).collect();
@@ -255,14 +256,15 @@ fn what_is_kept_of_many_commands() {
     }
     std::thread::sleep(Duration::from_millis(500));
     bounded.stayed_within("fields with times");
-    // Few keys of one database among all of the others; the command keeps their names as it finds them.
+    // Few keys are in one database, and many in the others: RANDOMKEY keeps the names of the few as it finds
+    // them.
     attacker.ask(&[b"SELECT", b"3"]);
     for n in 0..40_u32 {
         attacker.ask(&[b"SET", &[&[b'r'; 4_000][..], &n.to_le_bytes()].concat(), b"v"]);
     }
     (0..300).for_each(|_| assert_eq!(attacker.ask(&[b"RANDOMKEY"]).errors, 0));
     bounded.stayed_within("RANDOMKEY");
-    // Times of events, and the list of clients.
+    // LATENCY's times of events, and CLIENT LIST.
     attacker.ask(&[b"CONFIG", b"SET", b"latency-monitor-threshold", b"1"]);
     for _ in 0..200 {
         assert_eq!(attacker.ask(&[b"DEBUG", b"SLEEP", b"0.01"]).errors, 0);
@@ -281,8 +283,8 @@ fn what_is_kept_of_many_commands() {
 
 const WORKERS: usize = 8;
 
-/// A server of many workers, which share the memory that is left for the program itself, and of this many items of about 1000
-/// bytes.
+/// A server of many workers, with about `items` items of 1000 bytes. The workers share the memory that is
+/// left for the program itself.
 fn eight_workers(items: usize) -> (Bounded, Client) {
     let bounded = Bounded::start(MEGABYTES, &["-t", "8"]);
     let mut client = bounded.client();
@@ -295,7 +297,7 @@ fn eight_workers(items: usize) -> (Bounded, Client) {
 fn a_long_pattern_on_each_of_eight_workers() {
     let (bounded, mut client) = eight_workers(90_000);
     let attackers: Vec<Attacker> = (0..WORKERS).map(|_| Attacker::new(&bounded)).collect();
-    // The longest possible pattern, with the longest possible parts of wildcards.
+    // The longest possible pattern; between its stars are as many wildcards as possible.
     let pattern = ["?".repeat(4095), "*".to_owned()].concat().repeat(16);
     for attacker in &attackers {
         attacker.send(encode(&[b"KEYS", pattern.as_bytes()]));
@@ -311,7 +313,7 @@ fn a_long_pattern_on_each_of_eight_workers() {
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn entries_in_order_on_each_of_eight_workers() {
-    // There is room for the sets, so that they stay, and for nothing else.
+    // There is memory for the sets, so that they are not evicted, and for nothing else.
     const MEMBERS: usize = 24_000;
     let (bounded, _client) = eight_workers(30_000);
     let mut attackers: Vec<Attacker> = (0..WORKERS).map(|_| Attacker::new(&bounded)).collect();

@@ -123,7 +123,7 @@ const TOO_LONG: &[u8] = b"-ERR collection exceeds maximum allowed size";
 /// Errors where something that a command needs does not exist.
 const MISSED: &[&[u8]] = &[b"-NOGROUP ", b"-ERR no such key", b"-ERR The XGROUP subcommand requires the key"];
 
-/// The frame has these bytes somewhere.
+/// True if the frame contains these bytes at any depth.
 fn has(frame: &Frame, bytes: &[u8]) -> bool {
     frame.body.as_deref() == Some(bytes) || frame.inside.iter().any(|inside| has(inside, bytes))
 }
@@ -160,7 +160,7 @@ fn run(local: &mut Local, form: &str, key_bytes: usize, value_bytes: usize) -> R
     }
     // Two short strings and a key have room in any collection.
     let must_fit = key_bytes + 2 * value_bytes + 200 < 16_384;
-    // Members may be as long as elements may.
+    // A member may be as long as any element, so it is never refused.
     let is_of_members = form.starts_with("sadd") || form.starts_with("zadd") || form.starts_with("geoadd");
     if refused && (must_fit || is_of_members) {
         return Err("it is said to be too large, and is not".to_owned());

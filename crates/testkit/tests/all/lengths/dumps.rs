@@ -68,7 +68,7 @@ fn lines<'r>(reply: &'r [u8], start: &str, end: &str) -> Vec<&'r str> {
     text.lines().map(|line| line.trim_end()).collect()
 }
 
-/// The words behind each key, for items that a reply lists once each.
+/// Reads a reply that lists each item once: the words behind each key.
 fn told<'r>(reply: &[&'r str], before: &str, items: &Items) -> BTreeMap<Vec<u8>, &'r str> {
     let told: BTreeMap<Vec<u8>, &str> = reply
         .iter()
@@ -79,7 +79,7 @@ fn told<'r>(reply: &[&'r str], before: &str, items: &Items) -> BTreeMap<Vec<u8>,
         })
         .collect();
     assert_eq!(reply.len(), told.len(), "one comes twice");
-    // No text client can ask for a longer key.
+    // A text client cannot name a longer key.
     let named = items.keys().filter(|key| key.len() <= 250);
     assert!(told.keys().eq(named), "others are told of than there are");
     told
@@ -96,7 +96,8 @@ fn dumps_tell_of_each_item_once_and_how_long_it_is() {
             word.and_then(|n| n.parse::<usize>().ok()).unwrap_or_else(|| panic!("{name} in {words}"))
         };
         let least = key.len() + items[&key];
-        // A header, its words, the head of a value in pieces; a piece's header is not counted.
+        // The size also counts the header, its fields, and the head of a value in pieces, but not the pieces'
+        // headers.
         assert!((least + 8..least + 256).contains(&number("size=")), "{least} bytes: {words}");
         assert_eq!(number("flags="), 0);
         assert!(words.contains("exp=-1 ") && words.contains(" fetch=no "), "{words}");
@@ -150,7 +151,7 @@ fn walks_and_digests_take_in_each_item() {
     let reply = say(&mut local, &mut client, &encode(&[b"SCAN", b"0", b"COUNT", b"1000"]));
     assert_eq!(keys(&frame(&reply).inside[1]), there);
 
-    // A digest changes with each value, and is the same again when the value is.
+    // The digest changes with each value, and is as before when the value is.
     let digest = encode(&[b"DEBUG", b"DIGEST"]);
     let before = say(&mut local, &mut client, &digest);
     for (key, bytes) in &items {

@@ -207,7 +207,7 @@ impl Both {
         Ok(all)
     }
 
-    /// The length of the reply to a request, if it is right.
+    /// Checks the reply at the front; returns its length.
     fn judge(&mut self, words: &[Vec<u8>], got: &[u8]) -> Result<usize, String> {
         let wrong = |what: &str| {
             let request = words.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");

@@ -100,7 +100,7 @@ fn base64(bytes: &[u8]) -> String {
     letters.collect()
 }
 
-/// The sum as memcached's numbers are added; none if the value is no number.
+/// The sum, as memcached adds; none if the value is no number.
 fn counted(old: &[u8], by: i64) -> Option<String> {
     let old: u64 = text(old).parse().ok()?;
     let delta = by.unsigned_abs();

@@ -30,7 +30,7 @@ impl Identity {
     pub fn of_known_length() -> Identity {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
         let mut params = rcgen::CertificateParams::new([NAME.to_owned()]).expect("a name");
-        // By default it is a digest of the key, which may begin with zeros.
+        // The default serial number is a digest of the key, whose length differs if it begins with zeros.
         params.serial_number = Some(rcgen::SerialNumber::from(1_u64));
         let certificate = params.self_signed(&key).expect("a certificate");
         Identity::written(&certificate.pem(), &key.serialize_pem())
@@ -64,7 +64,7 @@ impl Identity {
         self.key.display().to_string()
     }
 
-    /// Replaces the contents of its files by those of the other's.
+    /// Replaces the contents of its files by those of the other identity's files.
     pub fn replace_by(&self, other: &Identity) {
         std::fs::copy(&other.chain, &self.chain).expect("copied");
         std::fs::copy(&other.key, &self.key).expect("copied");
@@ -88,7 +88,7 @@ pub fn trusting(server: &Identity, own: Option<&Identity>) -> Arc<ClientConfig> 
     speaking(rustls::DEFAULT_VERSIONS, server, own)
 }
 
-/// The same of a client that speaks these versions.
+/// The same for a client that speaks these versions.
 pub fn speaking(
     versions: &[&'static SupportedProtocolVersion],
     server: &Identity,
@@ -162,7 +162,7 @@ impl Client {
         self.tls.send_close_notify();
     }
 
-    /// The records that it has to send.
+    /// The records that the client has to send.
     pub fn records(&mut self) -> Vec<u8> {
         let mut records = Vec::new();
         while self.tls.wants_write() {

@@ -348,7 +348,7 @@ fn silent_connections_make_room_for_a_client_that_waits_and_none_is_refused() {
     let mut open = connect(&server, &trust);
     says(&mut open, "mn\r\n", "MN\r\n").expect("an exchange");
     let mut silent: Vec<TcpStream> = (0..16).map(|_| server.connect().expect("it listens")).collect();
-    // The seventeenth handshake waits until one of them is closed.
+    // The seventeenth handshake waits until one of the silent ones is closed.
     says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").expect("its turn comes");
     says(&mut open, "mn\r\n", "MN\r\n").expect("an open one is served");
     let closed = |stream: &mut TcpStream| {
@@ -359,14 +359,14 @@ fn silent_connections_make_room_for_a_client_that_waits_and_none_is_refused() {
     assert!(closed[0] && !closed[15], "those that came first: {closed:?}");
 }
 
-/// A silent handshake is closed after a second where others wait, and a thread that is off its core is silent: this one connects
-/// again. A handshake that was closed sooner was refused.
+/// A silent handshake is closed after a second if others wait. A client whose thread is off its core is
+/// silent, too: it connects again. If its handshake was closed sooner, it was refused.
 fn comes_until_served(server: &Server, trust: &Arc<ClientConfig>) {
     let first = Instant::now();
     loop {
         let begun = Instant::now();
         let Err(error) = says(&mut connect(server, trust), "mn\r\n", "MN\r\n") else { return };
-        // Half of the second: the server's clock is not the test's.
+        // Half of that second: the server's clock is not the test's.
         assert!(begun.elapsed() > Duration::from_millis(500), "it was not silent, and is closed: {error}");
         assert!(first.elapsed() < PATIENCE, "its turn does not come: {error}");
     }

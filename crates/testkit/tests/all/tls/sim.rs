@@ -108,7 +108,7 @@ fn a_server_that_stops_answers_what_has_come_and_says_close_notify() {
         }
         idle.step(usize::MAX);
         assert!(client.read == replies, "{} of {}", client.read.len(), replies.len());
-        // The server does not delay close_notify for a client that has no room.
+        // The server closes without close_notify if the client has no room for it.
         assert!(client.close_notify || weather.window < 10_000);
         assert!(idle.close_notify && silent.closed());
         assert!(world.worker.is_none(), "nobody is waited for");
@@ -143,7 +143,7 @@ fn a_client_that_is_turned_away_hears_why_by_tls_and_costs_no_turns_before() {
     let peer = world.peer_of(1, address);
     let trust = Arc::clone(&world.trust);
     let mut client = Client::new(peer, &trust);
-    // The network reports room once, not in each turn.
+    // The worker is told once that the client has room, not in each turn.
     world.pass(3_000);
     assert!(!client.peer.closed());
     world.talk(&mut client, usize::MAX);
@@ -166,7 +166,7 @@ fn handshakes_that_stand_still_make_room_in_order_and_others_do_not() {
     let ask = |world: &mut World| {
         world.hub.certificates.want_room();
         assert!(world.hub.certificates.take_wanted());
-        // The other wants are taken back, so that one handshake is closed.
+        // `want_room` asks for several handshakes to be closed; all but one of these wants are taken back.
         while world.hub.certificates.take_wanted() {}
         world.hub.certificates.leave_wanted();
         world.hub.handles[0].waker.wake();

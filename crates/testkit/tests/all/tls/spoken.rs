@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::world::World;
 
-/// The seed of all worlds here: so their CAS values are the same.
+/// The seed of all worlds here: it makes their CAS values the same.
 const SEED: u64 = 1;
 
 /// Replies to `requests`, sent on a plain connection as fast as the server reads; and the memory charged afterwards.

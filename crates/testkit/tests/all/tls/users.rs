@@ -63,7 +63,7 @@ fn config_set_has_certificates_name_users_for_connections_that_come() {
     let authorities = authorities(&folder, &clients);
     let options = ["--tls-ca-cert-file", &authorities, "--acl-user", "app on ~* +@all"];
     let (_server, address) = resp_server(&identity, &options);
-    // The same client each time: sessions are resumed as far as the server lets it.
+    // Always the same client: its sessions are resumed if the server allows it.
     let trust = trusting(&identity, Some(&clients[0]));
     let whoami = ["ACL", "WHOAMI"];
     let mut admin = connect_to(address, &trust);

@@ -15,7 +15,7 @@ use super::client::{Client, Identity, trusting};
 
 type Tls = Transport<SimStream>;
 
-/// A worker of one listener for all protocols, 0, and one for Redis clients, 1; all connections speak TLS.
+/// A worker whose connections all speak TLS. Listener 0 is for all protocols, listener 1 for Redis clients.
 pub struct World {
     pub hub: Arc<Hub>,
     pub store: Arc<Store>,
@@ -70,12 +70,12 @@ impl World {
         World { hub, store, network, time, worker: Some(worker), arrivals, acceptor, counters, trust }
     }
 
-    /// The other end of a connection that the worker has taken over.
+    /// The client's end of a connection that the worker has taken over.
     pub fn peer(&mut self) -> Peer {
         self.peer_of(0, Address::Unix("/peer".into()))
     }
 
-    /// The same for this listener and from this address.
+    /// The same for a listener and a client's address.
     pub fn peer_of(&mut self, listener: usize, address: Address) -> Peer {
         let (stream, peer) = self.network.connect();
         let stream = self.acceptor.accept(stream).expect("random numbers");
@@ -135,7 +135,8 @@ impl World {
         }
     }
 
-    /// Bytes that connections hold, and how many there are, when the worker's own output buffer is small again.
+    /// Bytes that connections hold, and number of connections, once the worker's own output buffer has
+    /// shrunk.
     pub fn books(&mut self) -> (u64, usize) {
         self.pass(500);
         (self.store.held_bytes() + self.store.input_bytes(), self.hub.connections())
