@@ -14,14 +14,14 @@ pub struct Attacker {
     reader: BufReader<TcpStream>,
 }
 
-/// What a reply had in it, at any depth.
+/// What a reply contained, at any depth.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Strings, nulls included.
+    /// Number of strings, nulls included.
     pub strings: u64,
-    /// Their bytes.
+    /// Bytes of these strings.
     pub bytes: u64,
-    /// Errors.
+    /// Number of errors.
     pub errors: u64,
     /// The first error.
     pub first_error: String,

@@ -10,12 +10,12 @@ pub struct Both {
     local: Local,
     redis: LocalConnection,
     memcached: LocalConnection,
-    /// Bits that choose, one for each question that both connections can answer, which of them is asked.
+    /// Each bit chooses, for one operation that both connections can make, which of them makes it.
     turn: u64,
 }
 
 impl Both {
-    /// The bits of `turn` choose, one by one, which of the two connections gets a request that both can make.
+    /// `turn`: each bit chooses, for one operation that both connections can make, which of them makes it.
     pub fn new(local: Local, turn: u64) -> Both {
         let (redis, memcached) = (local.connection(), local.connection());
         Both { local, redis, memcached, turn }
@@ -46,7 +46,7 @@ fn name(history: u64, key: usize) -> String {
     format!("h{history}:{key}")
 }
 
-/// `$1 7` at the front of a reply, or `$-1`; and what follows.
+/// Splits a reply that begins with `$1 7` or `$-1` into that value and the rest.
 fn bulk(reply: &str) -> (Option<i64>, &str) {
     let (head, rest) = reply.split_once("\r\n").expect("a line");
     if head == "$-1" {

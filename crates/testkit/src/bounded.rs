@@ -10,7 +10,7 @@ use std::net::TcpStream;
 pub const MEBIBYTE: u64 = 1 << 20;
 /// A value that just fits the default item limit.
 pub const LARGE: usize = 1_048_000;
-/// Pages of an optimised program in memory, about.
+/// Resident pages of an optimised program, about.
 const PROGRAM_BYTES: u64 = 5 * MEBIBYTE;
 
 /// A server with a limit that it is held to.
@@ -54,7 +54,8 @@ impl Bounded {
         self.bounds(self.server.rss_bytes().expect("a figure"), what);
     }
 
-    /// As [`Bounded::stays_within`], for the highest RSS since the process began, moments between two looks included.
+    /// As [`Bounded::stays_within`], for the highest RSS since the process began: no peak between two calls
+    /// is missed.
     ///
     /// # Panics
     /// If it was more; `what` names what was done.

@@ -39,13 +39,14 @@ pub struct Sample {
     pub asked_us: u64,
     /// How long the answer took.
     pub took_us: u64,
-    /// How long, from a question before it until the answer, the worker could have run and did not.
+    /// How long the thread was ready to run and had no core, from just before the question until the answer.
     pub stood_us: u64,
-    /// How long it ran meanwhile.
+    /// How long it ran in that time.
     pub ran_us: u64,
-    /// How long it did neither.
+    /// How long it slept in that time.
     pub slept_us: u64,
-    /// How long another thread of the server could have run meanwhile and did not: the one for which it was longest.
+    /// How long another thread of the server was ready to run and had no core in that time: the longest of
+    /// these times.
     pub others_stood_us: u64,
 }
 
@@ -61,7 +62,8 @@ struct Canary {
     /// When it is to ask next.
     next: Instant,
     asked: Option<Instant>,
-    /// What the thread had done when it was asked, and how long each of the others had stood.
+    /// The thread's times when the question was asked, and how long each of the others had been without a
+    /// core by then.
     then: (Times, Vec<u64>),
     received: usize,
     samples: Vec<Sample>,
@@ -136,12 +138,13 @@ impl Thread {
     }
 }
 
-/// Raises this thread above others of its core. Where that is not permitted, it is late for all servers alike.
+/// Gives this thread priority over others of its core. If that is not permitted, it is late for all servers
+/// alike.
 fn hurry() {
     let _ = setpriority_process(Some(gettid()), -20);
 }
 
-/// Questions whose answers show which thread gives them.
+/// Questions whose answers show which thread gives them: the one that ran.
 const QUESTIONS: usize = 50;
 
 /// Connects to each of two workers of a server that has no other connections, and to the null server, which is the last.
@@ -155,7 +158,7 @@ pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canar
         let before = runs()?;
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        // Answered once, it is some worker's: the next connection goes to the other.
+        // Once a connection is answered, it belongs to a worker: the next connection goes to the other one.
         for _ in 0..QUESTIONS {
             stream.write_all(request().as_bytes())?;
             stream.read_exact(&mut [0; ANSWER.len()])?;
@@ -259,7 +262,8 @@ impl Canaries {
 }
 
 impl Canary {
-    /// Everything that it has seen. Unanswered questions count with the time that they have taken so far.
+    /// Ends the canary; returns its samples. An unanswered question counts with the time that it has taken so
+    /// far.
     fn end(mut self, now: Instant, started: Instant) -> Song {
         if let Some(asked) = self.asked.take() {
             // The process may be gone.
@@ -322,7 +326,7 @@ pub struct Excess {
     pub us: u64,
     /// How long its core stood meanwhile.
     pub paused_us: u64,
-    /// Its longest wait.
+    /// The wait itself.
     pub sample: Sample,
 }
 
@@ -335,9 +339,9 @@ impl Heard {
         [took().max().unwrap_or(0), long, took().sum()]
     }
 
-    /// The longest times by which a worker's canary waited longer than the machine took, longest first: the longest that
-    /// the null server's canary waited meanwhile, or the time that the server's threads were kept from their cores and
-    /// that their core stood, whichever is more.
+    /// A worker's canary's waits beyond what the machine took, longest first. The machine took the longest
+    /// wait of the null server's canary meanwhile, or the time in which the server's threads and their core
+    /// stood still, whichever is more.
     pub fn excesses(&self, worker: usize) -> Vec<Excess> {
         let samples = self.workers.get(worker).map_or(&[][..], |song| &song.samples);
         let (mut nulls, mut pauses) = (&self.null.samples[..], &self.pauses[..]);
@@ -355,7 +359,7 @@ impl Heard {
                 let within = (pause.from_us + pause.took_us).min(end) - pause.from_us.max(sample.asked_us);
                 let of_worker = within.min(pause.ran_us.get(worker).copied().unwrap_or(0));
                 of_run += of_worker;
-                // Where another worker ran, this one stood.
+                // While another worker ran, this one was ready and had no core: `stood_us` has that time.
                 of_sleep += within.saturating_sub(pause.ran_us.iter().sum());
             }
             let slept = sample.slept_us.min(sample.others_stood_us.max(of_sleep));
@@ -401,11 +405,13 @@ mod tests {
         assert_eq!(excess(&[], &[]), 0);
         let stood = Sample { stood_us: 8_000, ran_us: 1_000, slept_us: 3_000, ..sample(30_000, 12_000) };
         assert_eq!(excess(&[stood], &[]), 4_000);
-        // It slept for 3 ms. Another thread that stood still meanwhile may have had what it waited for.
+        // The worker slept for 3 ms. Another thread, which stood still meanwhile, may have had what it waited
+        // for.
         for (others_stood_us, expected) in [(2_000, 2_000), (20_000, 1_000)] {
             assert_eq!(excess(&[Sample { others_stood_us, ..stood }], &[]), expected);
         }
-        // The core stood while it ran, while it slept, and while another worker ran, which it knows of.
+        // The core stood still while the worker ran, while it slept, and while another worker ran, which the
+        // system counts.
         let pause = |from_us, took_us, ran_us: [u64; 2]| Pause { from_us, took_us, ran_us: ran_us.to_vec() };
         assert_eq!(excess(&one[2..], &[pause(31_000, 4_000, [4_000, 0])]), 8_000);
         assert_eq!(

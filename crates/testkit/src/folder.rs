@@ -19,7 +19,7 @@ impl Folder {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Relaxed);
         let folder = std::env::temp_dir().join(format!("larder-{name}-{}-{number}", std::process::id()));
-        // A process of the same number may have left it.
+        // An earlier process with the same number may have left it.
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).expect("a folder of our own");
         Folder(folder)
@@ -57,7 +57,7 @@ impl AsRef<OsStr> for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing is lost where it is gone already.
+        // If it is gone already, nothing is lost.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -30,16 +30,16 @@ const OPCODES: [&str; 0x25] = [
     "gatk", "gatkq",
 ];
 
-/// Which way a frame goes.
+/// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To the server.
     Request,
-    /// From it.
+    /// From the server.
     Reply,
 }
 
-/// A request that every server answers by nothing else than its reply.
+/// A request that every server answers with the same bytes, and these bytes.
 pub fn probe() -> (Vec<u8>, Vec<u8>) {
     let frame = |way| parse(way, "noop opaque=123456789").and_then(|frame| frame.render(&Captures::new()));
     let [request, reply] = [Way::Request, Way::Reply].map(|way| frame(way).expect("a frame"));
@@ -49,7 +49,7 @@ pub fn probe() -> (Vec<u8>, Vec<u8>) {
 /// The bytes of a frame.
 ///
 /// # Errors
-/// Names the word that is none of a frame's.
+/// Names the word that no frame has.
 pub fn parse(way: Way, text: &str) -> Result<Pattern, String> {
     if let Some(raw) = text.strip_prefix("raw ") {
         return Pattern::parse(raw);

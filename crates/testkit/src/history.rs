@@ -40,9 +40,9 @@ pub enum Outcome {
     Value(Option<i64>),
     /// A value and its token, if there is one.
     Token(Option<(i64, u64)>),
-    /// Whether a CAS or a removal did something; none for a CAS of a key that is not there.
+    /// Whether a CAS or a removal changed something; none for a CAS of a missing key.
     Did(Option<bool>),
-    /// The values at the end of an EXEC; none if it did nothing.
+    /// The values at the end of an EXEC; none if it was aborted.
     Exec(Option<Vec<Option<i64>>>),
 }
 
@@ -54,7 +54,7 @@ pub struct Item {
     changes: u32,
 }
 
-/// All keys, and what each client has watched: keys, and their changes then.
+/// All keys; and for each client the keys that it watches, with how often each had changed at WATCH.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     items: [Item; KEYS],
@@ -103,7 +103,7 @@ impl Model for Cache {
             }
             Operation::Gets(key) => {
                 let item = &mut next.items[*key];
-                // The first read of a token decides what it stands for; no other item has it.
+                // The first read of a token decides which version it stands for; no other version has it.
                 let seen = match outcome {
                     Outcome::Token(seen) => seen.map(|(_, token)| token),
                     _ => return None,
@@ -120,7 +120,8 @@ impl Model for Cache {
             }
             Operation::Cas(key, token, value) => {
                 let item = &state.items[*key];
-                // A client that has a token has read it: a token that no read has shown belongs to another write.
+                // A client has read every token that it has. So a token that no read of this version has
+                // shown stands for another one.
                 let did = item.value.map(|_| item.token == Some(*token));
                 if did == Some(true) {
                     next.write(*key, Some(*value));
@@ -155,7 +156,7 @@ pub trait Client {
 /// What two clients do in one history.
 pub type Script = [Vec<Step>; 2];
 
-/// One operation of a client; the value it writes may depend on what it saw.
+/// One step of a client; the value that it writes may depend on what it has read.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// get, set, incr or delete.
@@ -195,7 +196,7 @@ pub fn play(
     let mut calls = Vec::new();
     let mut random = history.wrapping_mul(2 + thread as u64);
     let mut ask = |operation: Operation| {
-        // On a busy machine two threads that never wait hardly meet.
+        // On a busy machine two threads that never yield would seldom overlap.
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x14057b7ef767814f);
         match random >> 60 {
             0..4 => std::thread::yield_now(),
@@ -231,12 +232,12 @@ pub fn play(
     calls
 }
 
-/// What became of some histories.
+/// The results of several histories.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Histories in which calls of the two overlapped.
     pub overlapping: u64,
-    /// Histories in which the two took turns, at least.
+    /// Histories in which the two clients at least alternated.
     pub alternating: u64,
     /// Histories that no order explains.
     pub violations: Vec<Vec<Call<Operation, Outcome>>>,

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// More connections than the system of [`LocalHost`] can do.
+/// The highest number of connections that [`LocalHost`] allows.
 const CONNECTIONS_MAX: u64 = 1_000_000;
-/// The time that passes with each look at a script, unless a test chooses otherwise: turns end at the same places on every
-/// machine.
+/// Time that passes at each look at a script, unless a test sets it: turns end at the same instructions on
+/// every machine.
 const SCRIPT_LOOK: Duration = Duration::from_micros(5);
 /// The most log lines that are kept until a test takes them.
 const NOTED_MAX: usize = 100;
 
-/// The server that sessions believe to be in.
+/// The server, as its sessions see it.
 #[derive(Debug, Default)]
 pub struct LocalHost {
     /// The counters of its one worker.
@@ -31,19 +31,19 @@ pub struct LocalHost {
     pub stage_times: Vec<StageTimes>,
     /// Clients are on other machines.
     pub far: bool,
-    /// What `maxclients` was set to.
+    /// The last value of `maxclients`.
     pub connections_max: AtomicU64,
-    /// What sessions have for each other.
+    /// Deliveries between sessions.
     pub outbox: Outbox,
-    /// Clients that wait and are to be processed again, until they are taken.
+    /// Blocked clients whose sessions are to go on, until a test takes them.
     pub awake: Mutex<Vec<u64>>,
-    /// The clock that only goes on.
+    /// The monotonic clock, in microseconds.
     pub clock_us: AtomicU64,
-    /// The time that passes with each look at that clock.
+    /// Time that passes at each look at that clock.
     pub look_us: Arc<AtomicU64>,
     /// The last log lines, with their levels.
     pub noted: Mutex<VecDeque<(u8, String)>>,
-    /// Clients that began a TLS handshake.
+    /// Number of clients that began a TLS handshake on a plain port.
     pub tls_on_plain_ports: AtomicU64,
     /// How long a script has worked, if a test decides that.
     pub script_pace: Option<Pace>,
@@ -57,7 +57,7 @@ impl LocalHost {
         sums.of(counter)
     }
 
-    /// The last log lines since this was last asked, 100 at most, with their levels.
+    /// Takes the log lines since the last call, the last 100 at most, with their levels.
     pub fn take_noted(&self) -> Vec<(u8, String)> {
         self.noted.lock().expect("no holder panics").drain(..).collect()
     }

@@ -46,10 +46,10 @@ pub mod talk;
 pub mod timing;
 pub mod transcript;
 
-/// How long a test waits for what must come: it notices hangs, and no machine is so slow.
+/// How long a test waits for something that must come. It only ends hangs: no machine is this slow.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// The exit code of a program of this crate: whether all was right, or why that could not be checked.
+/// The exit code of a program: `true`: all was right; the error says why that could not be checked.
 pub fn exit(outcome: Result<bool, String>) -> std::process::ExitCode {
     match outcome {
         Ok(true) => std::process::ExitCode::SUCCESS,

@@ -39,26 +39,26 @@ pub struct Local {
     resp: bool,
 }
 
-/// One conversation.
+/// One connection, with its session.
 #[derive(Debug, Default)]
 pub struct LocalConnection {
     session: Session,
-    /// Received and not consumed.
+    /// Received bytes that the session has not consumed.
     input: Vec<u8>,
     output: Output,
-    /// Replies taken from the output.
+    /// Replies that were taken from the session's output.
     sent: Vec<u8>,
-    /// The client reads nothing, so that replies stay where they are.
+    /// The client reads nothing, so replies stay in the output.
     stalled: bool,
-    /// Whether it waits to be woken.
+    /// Whether its command is blocked.
     waits: bool,
-    /// Milliseconds after which it is woken in any case.
+    /// Milliseconds after which its blocked command times out.
     awaits_ms: Option<u64>,
-    /// Milliseconds that it sleeps, whatever comes.
+    /// Milliseconds for which it sleeps; nothing wakes it before.
     sleeps_ms: Option<u64>,
-    /// Whether it is given one turn at a time.
+    /// Whether each call gives it one turn only.
     turns: bool,
-    /// Whether it goes on in the next turn.
+    /// Whether its request continues in the next turn.
     goes_on: bool,
     closed: bool,
 }
@@ -144,13 +144,13 @@ impl Local {
         })
     }
 
-    /// Begins to sample its traffic; the samples are not counted.
+    /// Begins to sample the traffic.
     pub fn sample(&self) {
         self.shared.show_traffic(self.store(), 1, 0);
         self.shared.tend_samples(&self.room, self.store(), 0);
     }
 
-    /// Another worker of the same server, for another thread. Deliveries between the two are lost.
+    /// Another worker of the same server, for another thread. Deliveries between the two are dropped.
     ///
     /// # Errors
     /// There are two already, or as many as `-t` allows.
@@ -177,7 +177,7 @@ impl Local {
         self.worker.store()
     }
 
-    /// A connection of its own, for [`Local::exchange`].
+    /// A new connection, for [`Local::exchange`].
     pub fn connection(&self) -> LocalConnection {
         LocalConnection { output: Output::new(REPLY_BYTES_MAX), ..LocalConnection::default() }
     }
@@ -209,7 +209,7 @@ impl Local {
                     bytes = later;
                 }
                 connection.session.upload_filled(before - bytes.len());
-                // With nothing: the session looks whether the value is complete.
+                // Without bytes: the session checks whether the value is complete.
                 step(connection, &mut cx, &[]);
                 continue;
             }
@@ -237,12 +237,12 @@ impl Local {
         connection.input = input;
     }
 
-    /// Takes the clients that waited and were given something.
+    /// Takes the numbers of blocked clients that were served.
     pub fn awake(&self) -> Vec<u64> {
         std::mem::take(&mut *self.host.awake.lock().expect("no holder panics"))
     }
 
-    /// Processes all clients again that waited and were served.
+    /// Lets the sessions of blocked clients that were served go on.
     fn wake(&mut self) {
         loop {
             let awake = self.awake();
@@ -253,7 +253,7 @@ impl Local {
         }
     }
 
-    /// Lets the sessions of some connections go on.
+    /// Lets the sessions of the connections go on that `which` chooses.
     fn each(&mut self, which: impl Fn(&LocalConnection) -> bool) {
         let mut connections = std::mem::take(&mut self.connections);
         let chosen = connections.values_mut().filter(|connection| which(connection));
@@ -261,24 +261,24 @@ impl Local {
         self.connections = connections;
     }
 
-    /// The time that passes with each look at the clock that only goes on.
+    /// The time that passes at each look at the monotonic clock; a test may change it.
     pub fn look_us(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.host.look_us)
     }
 
-    /// Moves the clock, and processes clients whose time has come.
+    /// Moves the clock, and lets clients go on whose timeouts have passed.
     fn pass(&mut self, ms: u64) {
         self.host.clock_us.fetch_add(ms * 1000, Relaxed);
         self.each(|connection| connection.awaits_ms.is_some());
         self.wake();
     }
 
-    /// Sets the time that passes with each look at a script.
+    /// Sets the time that passes at each look at a script.
     pub fn set_script_pace(&mut self, each: Duration) {
         self.host.script_pace = Some(Pace::Look(each));
     }
 
-    /// Ends a connection. If its present work is one moment for others, that is finished first.
+    /// Ends a connection. If others must see its present work as one moment, the work is finished first.
     pub fn ended(&mut self, mut connection: LocalConnection) {
         while connection.session.must_end() {
             self.go_on(&mut connection);
@@ -288,7 +288,7 @@ impl Local {
         self.shared.serve_left(&mut guard, &self.host);
     }
 
-    /// Takes what sessions have left for each other.
+    /// Takes the deliveries that sessions have left for each other.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.host.outbox.take().0
     }
@@ -333,22 +333,24 @@ impl LocalConnection {
         self.sent.clear();
     }
 
-    /// Lets the client read nothing from now on: replies keep what they refer to.
+    /// Lets the client read nothing from now on: replies stay in the output, and keep the values that they
+    /// pin.
     pub fn stall(&mut self) {
         self.stalled = true;
     }
 
-    /// The number by which it is woken, if it may wait: of its client, if it speaks RESP.
+    /// The number by which its blocked command is woken: its client's, if it speaks RESP.
     pub fn client(&self) -> Option<u64> {
         self.session.waiter()
     }
 
-    /// Whether its command waits for something to be there.
+    /// Whether its command is blocked.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Makes each [`Local::exchange`] and [`Local::go_on`] give it one turn: what takes more goes on with the next call.
+    /// Makes each [`Local::exchange`] and [`Local::go_on`] run one turn: longer work continues with the next
+    /// call.
     #[must_use]
     pub fn by_turns(mut self) -> LocalConnection {
         self.turns = true;
@@ -448,7 +450,7 @@ impl Wire for Local {
 
     fn receive(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
         let connection = self.connections.get(name).ok_or("not connected")?;
-        // A wait for a reply gives the clients the time that they wait for.
+        // The test waits for a reply: time passes up to the client's timeout, or to the end of its sleep.
         match (connection.awaits_ms, connection.sleeps_ms) {
             _ if !connection.sent.is_empty() => {}
             (Some(ms), _) => self.pass(ms),
@@ -512,7 +514,7 @@ fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Users and their passwords, of a file of lines `user:password`.
+/// Reads users and their passwords from a file of lines `user:password`.
 fn users(path: &str) -> Result<Vec<(String, Digest)>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let user = |line: &str| -> Result<(String, Digest), String> {

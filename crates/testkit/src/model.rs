@@ -24,11 +24,11 @@ type Millis = u64;
 /// The bytes that an operation sends, and those that must come back.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
-    /// Sent.
+    /// The bytes to send.
     pub sent: Pattern,
-    /// Expected, complete.
+    /// The complete reply.
     pub expected: Pattern,
-    /// Seconds that pass instead.
+    /// Seconds that pass, if nothing is sent.
     pub seconds: u64,
 }
 
@@ -47,7 +47,8 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Whether a client is about to refresh it.
+    /// Whether the item is stale, or a client has the token to refresh it: memcached leaves some effects open
+    /// then.
     fn is_open(&self) -> bool {
         self.stale || self.token_sent
     }
@@ -65,7 +66,7 @@ pub struct Model {
     versions: u64,
     /// Versions that clients were shown, oldest first.
     shown: BTreeMap<Vec<u8>, Vec<u64>>,
-    /// Keys that the last operation has given an expiry, be it the one they had.
+    /// Keys whose expiry the last operation has set, even to the time that they had.
     touched: Vec<Vec<u8>>,
 }
 
@@ -86,14 +87,14 @@ impl Model {
     pub fn apply(&mut self, op: &Op) -> Exchange {
         let mut exchange = self.apply_alone(op);
         if exchange.seconds == 0 {
-            // A last answer that is always there: silence is seen as silence.
+            // A last request, which always has a reply: so the absence of one before it is seen.
             exchange.sent.push(b"mn\r\n");
             exchange.expected.push(b"MN\r\n");
         }
         exchange
     }
 
-    /// As [`Model::apply`], without an `mn` behind it, for a caller that notices a missing reply itself.
+    /// As [`Model::apply`], without an `mn` behind it, for callers that notice a missing reply themselves.
     pub fn apply_alone(&mut self, op: &Op) -> Exchange {
         if let Op::Wait { seconds } = op {
             self.now += seconds * 1000;
@@ -109,14 +110,14 @@ impl Model {
         exchange
     }
 
-    /// Applies one operation at this time to these items, which another protocol has left.
+    /// Applies one operation, at this time, to items that another protocol has left.
     pub(crate) fn apply_to(&mut self, now: Millis, items: BTreeMap<Vec<u8>, Item>, op: &Op) -> Exchange {
         (self.now, self.items) = (now, items);
         self.touched.clear();
         self.apply(op)
     }
 
-    /// Whether the last operation has set when this key expires.
+    /// Whether the last operation has set the expiry of this key.
     pub(crate) fn touched(&self, key: &[u8]) -> bool {
         self.touched.iter().any(|touched| touched == key)
     }
@@ -126,8 +127,8 @@ impl Model {
         self.items.clone()
     }
 
-    /// Names of the versions a client was shown, per key, in the order they were made: their tokens
-    /// must differ and grow.
+    /// Names of the versions that clients were shown, per key, in the order in which they were made: their
+    /// tokens must differ and grow.
     pub fn tokens(&self) -> impl Iterator<Item = Vec<String>> {
         self.shown.values().map(|versions| versions.iter().map(|version| name(*version)).collect())
     }
@@ -142,8 +143,8 @@ impl Model {
         self.items.retain(|_, item| item.expires_at == 0 || item.expires_at > now);
     }
 
-    /// Forgets shown tokens, which are not sent any more: keys have changed places, and which of two tokens is older is left
-    /// open.
+    /// Forgets which tokens were shown: keys have changed places, so it is open which of two tokens is older.
+    /// They are not sent any more.
     pub(crate) fn forget_shown(&mut self) {
         self.shown.clear();
     }
@@ -181,7 +182,7 @@ impl Model {
         version
     }
 
-    /// Adds to one end; keeps everything else, but is a new version.
+    /// Adds to one end of a value. All else stays, but the version is new.
     fn concat(&mut self, key: &[u8], value: &[u8], front: bool) -> u64 {
         let version = self.version();
         let item = self.items.get_mut(key).expect("the caller has looked");
@@ -192,14 +193,14 @@ impl Model {
         version
     }
 
-    /// Adds to or takes from a number; `None` if the value is none.
+    /// Adds to or subtracts from a number; `None` if the value is no number.
     fn count(&mut self, key: &[u8], delta: u64, down: bool) -> Option<(u64, u64)> {
         let version = self.version();
         let item = self.items.get_mut(key).expect("the caller has looked");
         let number = number(&item.value)?;
         let number = if down { number.saturating_sub(delta) } else { number.wrapping_add(delta) };
         let mut text = number.to_string().into_bytes();
-        // A shorter number is padded to the length that was there.
+        // A shorter number is padded with spaces to the length of the old one.
         while text.len() < item.value.len() {
             text.push(b' ');
         }
@@ -209,7 +210,7 @@ impl Model {
         Some((number, version))
     }
 
-    /// A token to write into a command: digits, or the name of a version that was shown.
+    /// A token to write into a command: digits, or the name of a shown version.
     fn token(&self, key: &[u8], choice: u8) -> (Pattern, Option<u64>) {
         let mut pattern = Pattern::default();
         let shown = self.shown.get(key).map_or(&[][..], Vec::as_slice);

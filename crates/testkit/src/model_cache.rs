@@ -1,5 +1,6 @@
-//! A cache behind a socket that is as simple as possible: an LRU by bytes of keys and values, asked in memcached's text. Its
-//! results are known beforehand, however fast it is; and it can be told to lie.
+//! A cache behind a socket, as simple as possible: an LRU with a limit for the bytes of keys and values,
+//! which speaks memcached's text. Its results are known beforehand, however fast it is. A test can also have
+//! it reply wrongly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,18 +10,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What a cache is like.
+/// The properties of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
     /// Bytes of keys and values that it holds.
     pub capacity_bytes: u64,
-    /// How long it waits before it answers requests that came together.
+    /// How long it waits before it answers the requests of one receive.
     pub delay: Duration,
     /// It counts hits, misses and sets, and reports them in `stats`.
     pub counts: bool,
-    /// Every second time that it is flushed it holds a tenth only, until it is flushed again.
+    /// Every second flush makes it hold only a tenth, until the next flush.
     pub moody: bool,
-    /// All keys are one: a read gets the last value written, whatever its key.
+    /// It takes all keys for one: a read gets the last value written, whatever its key.
     pub forgetful: bool,
     /// What it does with a write that it acknowledges.
     pub writes: Writes,
@@ -32,9 +33,9 @@ pub enum Writes {
     /// It is stored.
     #[default]
     Stored,
-    /// Nothing.
+    /// It is dropped.
     Dropped,
-    /// It is stored where there was nothing; else the old value stays.
+    /// It is stored if the key is new; else the old value stays.
     OnlyNew,
 }
 
@@ -48,9 +49,9 @@ impl Default for Model {
 
 #[derive(Debug, Default)]
 struct Items {
-    /// Of each key when it was used, and its flags and value.
+    /// Of each key: when it was last used, its flags and its value.
     of: HashMap<Vec<u8>, (u64, String, Vec<u8>)>,
-    /// Keys by when they were used.
+    /// Keys, by when they were last used.
     order: BTreeMap<u64, Vec<u8>>,
     now: u64,
     bytes: u64,
@@ -100,7 +101,7 @@ pub fn serve(model: Model) -> SocketAddr {
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let shared = shared.clone();
-            // A client that goes away ends its own conversation.
+            // A client that disconnects ends its own conversation alone.
             thread::spawn(move || shared.converse(stream));
         }
     });

@@ -168,7 +168,7 @@ impl Pattern {
         Match::Full(at)
     }
 
-    /// The expected bytes for people: wildcards as written, captures filled in where known.
+    /// The expected bytes as text: wildcards as written, captures filled in if known.
     pub fn describe(&self, captures: &Captures) -> String {
         let mut text = String::new();
         for piece in &self.pieces {
@@ -250,7 +250,7 @@ impl Pattern {
     }
 }
 
-/// The end of the repetition that `text` is inside of.
+/// The end of the repetition in which `text` begins.
 fn closing(text: &[u8]) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in text.iter().enumerate() {

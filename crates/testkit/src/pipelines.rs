@@ -1,7 +1,7 @@
 //! The same requests received in several ways: one by one, and together with runs of plain ones taken wherever there are two,
-//! nowhere, as a server takes them, and cut. All ways give the same bytes (except tokens, which are each server's own), and leave
-//! the same items and the same counters.
-//!
+//! The same requests received in several ways: one by one; all in one piece, with runs taken from two plain
+//! requests on, never, or as a server takes them; and cut. All ways give the same bytes (except tokens, which
+//! differ between servers), and leave the same items and the same counters.
 //! ```text
 //! ask(request) ─▶ the first server, by itself, without runs: the caller judges its reply
 //! together()   ─▶ all the others, the requests since then in one piece: compared with the first
@@ -34,7 +34,7 @@ struct Way {
     name: &'static str,
     local: Local,
     connection: LocalConnection,
-    /// The connection on which its counts of commands are asked for.
+    /// The connection on which the test asks for counts of commands.
     asking: LocalConnection,
     /// The tokens that it has given.
     captures: Captures,
@@ -51,7 +51,7 @@ impl Way {
         Ok(Way { name, local, connection, asking, captures: Captures::new(), cut, ruled: false })
     }
 
-    /// Gives the user of its clients these rules beside those that it has, which allow everything.
+    /// Gives the clients' user these rules besides its own, which allow everything.
     fn rule(&mut self, rules: &str) -> Result<(), String> {
         let words: Vec<&str> = ["ACL", "SETUSER", "default"].into_iter().chain(rules.split(' ')).collect();
         let said = self.says(&words);
@@ -59,7 +59,7 @@ impl Way {
         if said == "+OK\r\n" { Ok(()) } else { Err(format!("{rules}: {said}")) }
     }
 
-    /// Sends a command on the connection for counts; returns the reply.
+    /// Sends a command on the connection `asking`; returns the reply.
     fn says(&mut self, words: &[&str]) -> String {
         self.local.exchange(&mut self.asking, &encode_text(words));
         let said = String::from_utf8_lossy(self.asking.sent()).into_owned();
@@ -67,7 +67,7 @@ impl Way {
         said
     }
 
-    /// What was refused, the latest first, and how often.
+    /// Refused requests, the latest first, and how often each was refused.
     fn refused(&mut self) -> Vec<(String, u64)> {
         let log = self.says(&["ACL", "LOG", "1000"]);
         let (lines, mut refused) = (log.lines().collect::<Vec<_>>(), Vec::<(String, u64)>::new());
@@ -115,13 +115,13 @@ impl Way {
         counts.push(("items stored".into(), totals.items_stored));
         counts.push(("expired".into(), totals.reclaimed));
         counts.push(("expired, not read".into(), totals.expired_unfetched));
-        // Where a class has no items, whether it has a span is another matter.
+        // A class without items may have a span or not: only classes with items are compared.
         let classes = self.local.store().classes(self.local.now());
         for class in classes.iter().filter(|class| class.items > 0) {
             counts.push((format!("items in class {}", class.id), class.items));
         }
         if commands {
-            // Which calls were measured depends on how they came.
+            // Which calls are timed depends on how the requests came: only numbers of calls are compared.
             let text = self.says(&["INFO", "commandstats"]);
             for line in text.lines().filter(|line| line.starts_with("cmdstat_")) {
                 for (name, count) in line.split([':', ',']).filter_map(|part| part.split_once('=')) {
@@ -145,7 +145,7 @@ pub struct Ways {
     first: Way,
     others: Vec<Way>,
     resp: bool,
-    /// Asked since they were last compared, and answered.
+    /// Requests that the first server has answered since the last comparison.
     sent: Vec<u8>,
     replies: Vec<u8>,
     before: String,
@@ -186,7 +186,7 @@ impl Ways {
         Ok(ways)
     }
 
-    /// Asks the first server; returns its reply.
+    /// Sends a request to the first server; returns its reply.
     pub fn ask(&mut self, request: &[u8]) -> &[u8] {
         let Way { local, connection, .. } = &mut self.first;
         local.exchange(connection, request);
@@ -197,8 +197,8 @@ impl Ways {
         &self.replies[begin..]
     }
 
-    /// Sends the requests since then to the others, and compares the replies: with the expectation of a model for all of them, if
-    /// replies have tokens, or else with the first server's.
+    /// Sends the requests since the last comparison to the other servers. Compares their replies: if replies
+    /// have tokens, with a model's expectation, else with the first server's.
     ///
     /// # Errors
     /// A reply or a count that differs.
@@ -244,13 +244,13 @@ impl Ways {
         self.before.push_str(&format!("\n  {ms} ms later"));
     }
 
-    /// The description of a difference.
+    /// Describes a difference.
     pub fn unlike(&self, sent: &[u8], what: &str) -> String {
         format!("after{}\n  sent     {}\n  {what}", self.before, escaped(sent))
     }
 }
 
-/// Where two replies begin to differ, and the bytes there.
+/// Describes where two replies begin to differ.
 fn first_difference(expected: &[u8], got: &[u8]) -> String {
     const SHOWN: usize = 60;
     let at = expected.iter().zip(got).take_while(|(expected, got)| expected == got).count();
@@ -258,8 +258,8 @@ fn first_difference(expected: &[u8], got: &[u8]) -> String {
     format!("from byte {at} on\n  expected …{}…\n  got      …{}…", near(expected), near(got))
 }
 
-/// Sends `before` in one piece to fresh servers and then `pipeline` in two, cut at each of its bytes; every one
-/// answers what a server without runs answers to each request by itself.
+/// Sends `before` in one piece to fresh servers, and then `pipeline` in two pieces, cut at each of its bytes.
+/// Each server must answer as a server without runs answers each request by itself.
 ///
 /// # Errors
 /// The first cut with other replies or counters.

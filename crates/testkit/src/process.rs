@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub use larder_eventloop::port::Port;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Resident pages of the program as it is shipped.
+/// Resident pages of the released program.
 const RELEASE_PROGRAM_BYTES: u64 = 5 << 20;
 
 /// Which program to start.
@@ -28,7 +28,7 @@ pub enum Program {
     Redis(PathBuf),
 }
 
-/// A running server. Its port stays its own when it has ended, until this is dropped.
+/// A running server. Its port stays reserved until this is dropped, even if the process has ended.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -64,7 +64,7 @@ impl Server {
             Ok(server) => server,
             Err(ended) => return Ok(ended),
         };
-        // memcached listens for a moment before it has looked at all options: it has started if it answers.
+        // memcached listens for a moment before it has checked all options: it has started if it answers.
         let answers = || {
             let mut stream = TcpStream::connect(server.address())?;
             stream.write_all(b"version\r\n")?;
@@ -92,7 +92,8 @@ impl Server {
                 return Ok(Err((status, server.output())));
             }
             let listens = match program {
-                // Asking would be a connection, and some tests count them.
+                // A probe would be a connection, and some tests count connections: the output says when it
+                // listens.
                 Program::Larder | Program::LarderResp => server.output().contains("listens on"),
                 Program::Memcached(_) | Program::Redis(_) => TcpStream::connect(address).is_ok(),
             };
@@ -111,14 +112,15 @@ impl Server {
             Program::Larder | Program::LarderResp => {
                 let mut command = Command::new(larder());
                 command.args(["serve", "-l", "127.0.0.1"]);
-                // Many servers run at once; the last of an option's values holds.
+                // Many servers run at once, so HTTP has no port. A later option can change that: the last
+                // value counts.
                 command.args(["--http-port", "0"]);
                 command
             }
             Program::Redis(path) => {
                 let mut command = Command::new(path);
                 command.args(["--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"]);
-                // Files that a transcript saves are read by no other.
+                // A folder for this server alone: no other one reads the files that a transcript saves.
                 let folder = saved_in(port);
                 std::fs::create_dir_all(&folder)?;
                 command.arg("--dir").arg(folder);
@@ -126,7 +128,8 @@ impl Server {
             }
             Program::Memcached(path) => {
                 let mut command = Command::new(path);
-                // It asks root for a user; another could not read the files of users that transcripts name.
+                // As root, memcached needs a user; another user could not read the files of users that
+                // transcripts name.
                 command.args(["-u", "root", "-l", "127.0.0.1"]);
                 command
             }
@@ -136,7 +139,7 @@ impl Server {
             Program::Larder if options.iter().any(|o| o.as_ref() == "--redis-port") => {
                 command.args(["-p", &port]);
             }
-            // Many servers run at once; RESP is spoken on the one port too.
+            // Many servers run at once, so each has one port; memcached's port speaks RESP, too.
             Program::Larder => drop(command.args(["-p", &port, "--redis-port", "0"])),
             Program::LarderResp => drop(command.args(["-p", "0", "--redis-port", &port])),
             Program::Memcached(_) => drop(command.args(["-p", &port])),
@@ -174,7 +177,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Resident memory of the process, without what a test build has more.
+    /// Resident memory of the process, less what only a test build has.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -198,7 +201,7 @@ impl Server {
         self.status_bytes("RssFile:")
     }
 
-    /// Pages of a test build beyond those of the released program: no promise covers them.
+    /// Pages of a test build beyond those of the released program: the memory limit does not cover them.
     fn beyond_release_bytes(&self) -> io::Result<u64> {
         Ok(self.program_bytes()?.saturating_sub(RELEASE_PROGRAM_BYTES))
     }
@@ -259,7 +262,8 @@ impl Server {
         self.wait(PATIENCE)
     }
 
-    /// Ends it with SIGKILL. Its port stays reserved, so that connections there are refused and reach no other test's server.
+    /// Ends it with SIGKILL. Its port stays reserved: connections to it are refused, and reach no other
+    /// test's server.
     pub fn kill(&mut self) {
         // Both fail only when it is gone already.
         let _ = self.child.kill();
@@ -300,7 +304,7 @@ impl Drop for Server {
     }
 }
 
-/// Where a Redis that listens there saves.
+/// The folder in which the Redis on this port saves.
 fn saved_in(port: u16) -> PathBuf {
     std::env::temp_dir().join(format!("larder-redis-{}-{port}", std::process::id()))
 }

@@ -4,7 +4,7 @@
 //! key ' ' version ' ' checksum (16 hex digits, over the rest) ' ' filling
 //! ```
 
-/// A value for `key` of `bytes` bytes, or as many more as its proof takes.
+/// A value of `bytes` bytes for `key`; longer, if its proof needs more.
 pub fn value(key: &str, version: u64, bytes: usize) -> Vec<u8> {
     let head = format!("{key} {version} ");
     let filling = bytes.saturating_sub(head.len() + 17);
@@ -25,7 +25,7 @@ pub fn value(key: &str, version: u64, bytes: usize) -> Vec<u8> {
 /// The version of a value that was read under `key`.
 ///
 /// # Errors
-/// When it is another key's, or not one value as it was written.
+/// The value is another key's, or differs from what was written.
 pub fn version(key: &str, value: &[u8]) -> Result<u64, String> {
     let mut parts = value.splitn(4, |byte| *byte == b' ');
     let mut next = || parts.next().ok_or(format!("{key} holds what was never written"));

@@ -5,7 +5,7 @@ use crate::talk::{encode, encode_text};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-/// One connection. Its methods panic where the server does not answer.
+/// One connection. Its methods panic if the server does not answer.
 #[derive(Debug)]
 pub struct Resp(pub BufReader<TcpStream>);
 
@@ -89,7 +89,7 @@ pub fn ask(stream: &mut (impl Read + Write), request: &[u8]) -> String {
     line(stream)
 }
 
-/// As [`ask`]; where the reply is a bulk string, its text.
+/// As [`ask`]; if the reply is a bulk string, returns its text.
 ///
 /// # Panics
 /// As [`ask`].

@@ -1,8 +1,8 @@
 //! Runs a case over anything that carries bytes.
 //!
-//! Expected bytes are compared as they come, so that a wrong reply is reported with what came, not
-//! as a timeout. After the last step every open connection is probed with `mn` (or `PING`, or a noop): exactly
-//! `MN` must come back, so a reply too many is found in whichever case causes it.
+//! Expected bytes are compared as they come, so that a wrong reply is reported with what came, not as a
+//! timeout. After the last step every open connection is probed with `mn` (or `PING`, or a noop): exactly
+//! `MN` must come back. So a superfluous reply is found in the case that caused it.
 
 use crate::PATIENCE;
 use crate::frames;
@@ -57,7 +57,7 @@ pub trait Wire {
     /// # Errors
     /// The system's error.
     fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String>;
-    /// How long it may take until what must come is there.
+    /// How long the case waits for an expected byte.
     fn patience(&self) -> Duration {
         PATIENCE
     }
@@ -78,8 +78,8 @@ pub fn run(case: &Case, wire: &mut dyn Wire, split: Split) -> Result<(), String>
     run_beside(case, wire, split, &|_| false)
 }
 
-/// Runs `case` on a server of the kind that `is` names. If the case has another step for that kind, that step must hold, and the
-/// case ends there.
+/// Runs `case` on a server of the kind that `is` names. If a step of the case has another one in its place
+/// for that kind, that one must hold, and the case ends there.
 ///
 /// # Errors
 /// As [`run`].
@@ -128,7 +128,7 @@ struct Run<'w> {
     wire: &'w mut dyn Wire,
     split: Split,
     captures: Captures,
-    /// Received and not yet expected, per open connection.
+    /// Received bytes that no step has expected yet, per open connection.
     buffers: BTreeMap<String, Vec<u8>>,
     ended: BTreeSet<String>,
 }
@@ -241,7 +241,8 @@ impl Run<'_> {
         self.wire.receive(name, self.buffers.get_mut(name).expect("opened"))
     }
 
-    /// Asks on the connection, which must have no reply outstanding, until the commands of this many others wait.
+    /// Sends INFO on the connection, which must have no reply outstanding, until this many clients are
+    /// blocked.
     fn until_blocked(&mut self, name: &str, count: u64) -> Result<(), String> {
         let wanted = format!("\r\nblocked_clients:{count}\r\n");
         let began = Instant::now();

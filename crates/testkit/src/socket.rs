@@ -89,14 +89,14 @@ impl Wire for Sockets {
 
     fn hangup(&mut self, name: &str) {
         if let Some(stream) = self.streams.remove(name) {
-            // A peer that is gone already needs no goodbye.
+            // The peer may have closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
     fn advance(&mut self, seconds: u64) -> Result<(), String> {
         if self.clock == Clock::Wait {
-            // Past the tick of a clock that counts whole seconds.
+            // Long enough for the next tick of a clock that counts whole seconds.
             std::thread::sleep(Duration::from_secs(seconds) + Duration::from_millis(1100));
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! The stage for long commands on a released server: the server and a server of fixed replies on one core, clients on another,
-//! and the memory that `-m` allows.
+//! Parts of programs that measure long commands on a released server: the server and a server of fixed
+//! replies on one core, clients on another, and the memory bound of `-m`.
 
 use crate::canary;
 use crate::process::{Server, larder};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// The program itself, which adds to [`bound`] in the resident memory.
+/// Resident memory of the program itself, besides [`bound`].
 pub const PROGRAM_BYTES: u64 = 6 * MEBIBYTE;
 
 /// The limit plus 5 % and 8 MiB: what `-m` allows the process to hold (docs/operating.md, with what the program itself is).
@@ -25,7 +25,7 @@ pub fn pin(core: usize) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Where Redis clients connect: the second address that the server names.
+/// The address for Redis clients: the second one that the server names.
 ///
 /// # Errors
 /// When it names none.
@@ -35,7 +35,7 @@ pub fn redis_port(server: &Server) -> Result<SocketAddr, String> {
     named.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no second address: {output}"))
 }
 
-/// Where clients that speak TLS connect: the first address of which the server says so.
+/// The address for TLS clients: the first one that the server names for them.
 ///
 /// # Errors
 /// When it names none.

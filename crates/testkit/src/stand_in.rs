@@ -1,5 +1,5 @@
-//! What tests put in a program's place or in its way: a script under its name, a proxy that changes what passes, and
-//! processes that take its core.
+//! Stand-ins for tests: a script under a program's name, a proxy that changes what passes, and processes that
+//! occupy a core.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,7 @@ pub fn script(folder: &Path, name: &str, text: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a script that may run");
 }
 
-/// What a proxy does to a piece of bytes that has come.
+/// What a proxy does with a received piece of bytes.
 pub type Change = Arc<dyn Fn(&mut Vec<u8>) + Send + Sync>;
 
 /// Passes everything on as it is.
@@ -50,10 +50,11 @@ pub fn proxy(server: SocketAddr, requests: Change, replies: Change) -> SocketAdd
     address
 }
 
-/// Which server a connection is led to: by its number, from 0 on, and the first bytes that come over it.
+/// Chooses the server for a connection, by its number from 0 on and the first bytes that it sends.
 pub type Choose = Arc<dyn Fn(usize, &[u8]) -> SocketAddr + Send + Sync>;
 
-/// Starts a proxy that leads each connection to one of several servers, until the test process ends; returns its address.
+/// Starts a proxy that connects each client to one of several servers, until the test process ends; returns
+/// its address.
 ///
 /// # Panics
 /// If it cannot listen.
@@ -92,7 +93,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, change: &Change) {
     let _ = to.shutdown(std::net::Shutdown::Write);
 }
 
-/// Processes that do nothing but take a core. They end when this is dropped.
+/// Processes that do nothing but occupy a core. They end when this is dropped.
 #[derive(Debug)]
 pub struct Burners(Vec<Child>);
 
@@ -110,7 +111,7 @@ impl Burners {
             let mut set = CpuSet::new();
             set.set(core);
             sched_setaffinity(pid, &set).expect("the core is ours to use");
-            // The lab raises its servers as well; if it is not permitted here, it is not permitted there.
+            // If this is not permitted, the lab cannot raise the priority of its servers either.
             let _ = setpriority_process(pid, -20);
             child
         };

@@ -30,10 +30,10 @@ const NAMES: [u8; 2] = [0, 3];
 /// No value gets longer than this.
 const VALUE_BYTES_MAX: usize = 330_000;
 
-/// Values kept for sending at once.
+/// Most values that are pinned at a time.
 const PINS_MAX: usize = 3;
 
-/// What the map knows of an item.
+/// What the map has about an item.
 #[derive(Clone, Debug)]
 struct Known {
     /// The value of a string.
@@ -47,16 +47,16 @@ struct Known {
     token_sent: bool,
 }
 
-/// Database (by its first name) and number of a key.
+/// Index of the database's first name, and number of the key.
 type DbKey = (usize, u32);
 
 /// How a key is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// Without a trace.
+    /// A read that leaves no trace.
     Peek,
     Get,
-    /// Where the stages of a batch have looked.
+    /// A read with the hint of a batch's stages.
     Hint,
 }
 
@@ -71,16 +71,16 @@ struct Begun {
 #[derive(Debug)]
 struct Model {
     known: BTreeMap<DbKey, Known>,
-    /// Most recent token of each key, whatever became of the item.
+    /// Most recent token of each key, even if the item is gone.
     tokens: BTreeMap<DbKey, u64>,
     /// The two databases have swapped their names.
     swapped: bool,
-    /// Items that were missing.
+    /// Number of items that were missing in the store.
     lost: u64,
     now: Millis,
-    /// More memory is used than may be, since the limit was lowered.
+    /// More memory is in use than the limit, which was lowered.
     over: bool,
-    /// Number of writes, by which each value is another.
+    /// Number of writes; it makes each value different.
     writes: u64,
 }
 
@@ -111,8 +111,8 @@ pub fn run(ops: &[Op]) {
     let mut last = 0;
     for op in ops {
         model.now += 1;
-        // One thread does the work of both workers, so the other one has nothing to do, and rests as idle workers do: otherwise
-        // nothing would free what it keeps.
+        // One thread does the work of both workers. The other worker has nothing to do, and rests as idle
+        // workers do: otherwise nothing would free what it keeps.
         if op.worker != last {
             workers[last].rest();
             last = op.worker;
@@ -145,7 +145,7 @@ fn name(number: u32) -> String {
     if number < KEYS { format!("key-{number}") } else { format!("crowd-{number:08}") }
 }
 
-/// What the stages of a batch find out about a key.
+/// The hint that the stages of a batch find for a key.
 fn hint<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     let mut hint = guard.prefetch_bucket(key);
     if guard.prefetch_item(key, &mut hint) {
@@ -154,8 +154,8 @@ fn hint<'g>(guard: &Guard<'g>, key: &Key<'_>) -> Hint<'g> {
     hint
 }
 
-/// Whether the value is what the pieces make together: compared piece by piece, since a fuzzer has no time to look at each byte
-/// by itself.
+/// Whether the pieces together are the value. They are compared piece by piece: a fuzzer has no time for a
+/// comparison byte by byte.
 fn is_made_of<'p>(mut value: &[u8], pieces: impl Iterator<Item = &'p [u8]>) -> bool {
     for piece in pieces {
         let Some(rest) = value.strip_prefix(piece) else { return false };
@@ -179,7 +179,7 @@ fn same(item: &Item<'_>, known: &Known, place: DbKey) {
 }
 
 impl Op {
-    /// How it reads, if it does.
+    /// How the operation reads, if it is a read.
     fn look(&self) -> Look {
         if self.hinted { Look::Hint } else { Look::Get }
     }
@@ -311,7 +311,7 @@ impl Model {
             Verb::GiveWay => guard.give_way(),
             Verb::Limit(bytes) => {
                 assert!(store.set_memory_bytes(bytes));
-                // As a server does.
+                // A server gives way here, too.
                 guard.give_way();
             }
             Verb::Automove(0) => store.set_automove(Automove::Off),

@@ -2,7 +2,7 @@
 
 use crate::local::{Local, LocalConnection};
 
-/// Some clients of one server; a client is there from its first word on.
+/// Some clients of one server; a client connects when it sends for the first time.
 #[derive(Debug)]
 pub struct Talk {
     local: Local,
@@ -40,7 +40,7 @@ impl Talk {
         self.heard(client)
     }
 
-    /// Returns what has come for a client since, with spaces for line ends.
+    /// Returns what a client has received since the last call, with spaces for line ends.
     pub fn heard(&mut self, client: usize) -> String {
         let Some(Some(connection)) = self.clients.get_mut(client) else { return String::new() };
         let text = String::from_utf8_lossy(connection.sent()).trim_end().replace("\r\n", " ");
@@ -64,7 +64,7 @@ impl Talk {
     }
 }
 
-/// Lets clients send their commands, one after another, each of which must be answered with what stands behind it.
+/// Lets clients send their commands, one after another; the reply to each must be the text behind it.
 ///
 /// # Panics
 /// At the first reply that is another one.

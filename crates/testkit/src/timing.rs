@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How often what takes too long is tried.
+/// Most tries of a claim.
 const TRIES: u32 = 3;
 
 /// Claims that something takes at most this long. A machine with other work only adds time: the claim holds if the best of up to

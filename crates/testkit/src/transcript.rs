@@ -20,11 +20,11 @@ pub struct Case {
     pub line: usize,
     /// The claim.
     pub title: String,
-    /// Rows (`17`) or sections (`2.5`) of the compatibility table it pins.
+    /// Rows (`17`) or sections (`2.5`) of the compatibility table that it tests.
     pub rows: Vec<String>,
     /// Options the server is started with.
     pub options: Vec<String>,
-    /// Servers that are known to answer otherwise, each with a reason.
+    /// Servers that are known to differ, each with a reason.
     pub differs: Vec<Differs>,
     /// Needs a server process; a session alone cannot show it.
     pub process_only: bool,
@@ -45,7 +45,7 @@ pub struct Case {
 /// The words for a server that does not start.
 pub const NO_START: &str = "does not start";
 
-/// A server that is known to answer otherwise.
+/// A server that is known to differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differs {
     /// A version of memcached, or a name.
@@ -55,7 +55,7 @@ pub struct Differs {
 }
 
 impl Differs {
-    /// Whether it may also answer as the case says.
+    /// Whether it may also behave as the case says.
     pub fn may(&self) -> bool {
         self.why.starts_with("may ")
     }
@@ -66,7 +66,7 @@ impl Differs {
     }
 }
 
-/// One thing that happens in a case.
+/// One step of a case.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Line of the file, for messages.
@@ -75,7 +75,8 @@ pub struct Step {
     pub connection: String,
     /// What happens.
     pub action: Action,
-    /// The step in its place for servers of other kinds that differ here; the case ends with it.
+    /// Steps that replace this one for other kinds of servers, which differ here; the case ends with such a
+    /// step.
     pub otherwise: Vec<(String, Step)>,
 }
 
@@ -86,7 +87,7 @@ pub enum Action {
     Send(Pattern),
     /// Exactly these bytes come next.
     Expect(Pattern),
-    /// Nothing has come that was not expected.
+    /// No unexpected bytes have come.
     Silent,
     /// Open the connection now, not at its first use.
     Connect,
@@ -96,7 +97,7 @@ pub enum Action {
     Hangup,
     /// Time passes, in seconds.
     Clock(u64),
-    /// Continues when the commands of this many connections wait.
+    /// Waits until this many connections are blocked.
     Waits(u64),
     /// Two captured numbers differ.
     Differ(String, String),

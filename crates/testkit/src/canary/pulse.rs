@@ -14,7 +14,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two times at which it wakes up.
+/// Time between two wake-ups.
 const EVERY: Duration = Duration::from_micros(500);
 /// Usual wake-ups are late by less than this.
 const USUAL_US: u64 = 300;
@@ -38,7 +38,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// The pulse of a server's core; `None` if it has more than one.
+    /// The pulse of a server's core; `None` if the server has more than one core.
     pub fn of(pid: u32, workers: Vec<Thread>) -> io::Result<Option<Pulse>> {
         let cores = sched_getaffinity(i32::try_from(pid).ok().and_then(Pid::from_raw))?;
         let mut of_server = (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core));

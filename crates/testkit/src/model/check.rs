@@ -44,11 +44,11 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
 
 /// Operations of a pipeline, at most.
 const PIPELINE: usize = 32;
-/// One operation in this many is not made a plain one.
+/// One operation in this many stays as it is; the others become plain ones.
 const UNUSUAL: u8 = 8;
 
-/// Applies operations, mostly plain ones, to a new server and a new model, and sends them to others in pipelines of 1 to 32,
-/// received in several ways ([`Ways`]).
+/// Applies operations, mostly plain ones, to a new server and a new model. Sends them to other servers in
+/// pipelines of 1 to 32, received in several ways ([`Ways`]).
 ///
 /// # Errors
 /// The first reply that differs from the model's, or between the ways; or a count that differs.
@@ -59,7 +59,8 @@ pub fn check_pipelines(bytes: &[[u8; OP_BYTES]]) -> Result<(), String> {
     let mut left = 0;
     for bytes in bytes {
         let mut op = Op::decode(bytes);
-        // Tokens are each server's own: it is open how many versions pass with what has expired.
+        // Tokens differ between servers: expired items take versions in some of them. So no operation names a
+        // token.
         if bytes[10] / 8 % UNUSUAL != 0 || op.names_token() {
             op = op.plainly();
         }

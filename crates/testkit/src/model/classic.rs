@@ -1,4 +1,4 @@
-//! The classic commands, by the book.
+//! The classic commands, by memcached's documentation.
 
 use super::op::{Classic, ClassicVerb};
 use super::{Exchange, Model};
@@ -8,14 +8,14 @@ impl Model {
     pub(super) fn classic(&mut self, op: &Classic) -> Exchange {
         use ClassicVerb::*;
         let open = self.items.get(&op.key).is_some_and(super::Item::is_open);
-        // It is open whether a long text is padded when it becomes a number.
+        // memcached leaves open whether a long text is padded when it becomes a number.
         let long = self.items.get(&op.key).is_some_and(|item| item.value.len() > super::NUMBER_BYTES_MAX);
         match op.verb {
             Get => self.read(op, "get", None),
             Gets => self.read(op, "gets", None),
             Gat => self.read(op, "gat", Some(op.exptime)),
             Gats => self.read(op, "gats", Some(op.exptime)),
-            // memcached leaves open whether what is made of a stale item is stale.
+            // memcached leaves open whether a change of a stale item makes a stale one.
             Append | Prepend | Incr | Decr if open => self.read(op, "get", None),
             Incr | Decr if long => self.read(op, "get", None),
             Set | Add | Replace | Append | Prepend | Cas => self.store(op),
@@ -59,7 +59,7 @@ impl Model {
             exchange.sent.push(key);
             let expires_at = exptime.map(|exptime| self.expiry(exptime));
             let Some(item) = self.items.get_mut(key) else { continue };
-            // It is open whether an item that a gat has touched counts as read. A get decides it.
+            // memcached leaves open whether a gat counts as a read. A get does.
             item.fetched = exptime.is_none().then_some(true);
             item.expires_at = expires_at.unwrap_or(item.expires_at);
             let item = item.clone();
@@ -76,7 +76,7 @@ impl Model {
             exchange.expected.push(b"\r\n");
             exchange.expected.push(&item.value);
             exchange.expected.push(b"\r\n");
-            // What a gat has let expire, its second look does not find.
+            // The second read of the key misses if the gat has let the item expire.
             self.remove_expired();
         }
         exchange.sent.push(b"\r\n");
@@ -106,7 +106,7 @@ impl Model {
             }
             _ => ("set", "STORED"),
         };
-        // It is open whether a refused add counts as an access.
+        // memcached leaves open whether a refused add counts as an access.
         if let (Add, Some(item)) = (op.verb, self.items.get_mut(&op.key)) {
             item.fetched = None;
         }

@@ -1,4 +1,4 @@
-//! The meta commands, by the book.
+//! The meta commands, by memcached's documentation.
 
 use super::op::{Meta, MetaVerb};
 use super::{Exchange, Item, Model};
@@ -23,7 +23,7 @@ mod ask {
     pub const TRACELESS: u16 = 1 << 14;
 }
 
-/// A command and its reply, growing side by side.
+/// A command and its reply, both built flag by flag.
 struct Talk {
     sent: Pattern,
     flags: Pattern,
@@ -75,7 +75,7 @@ impl Meta {
         self.has(ask::COMPARE)
     }
 
-    /// The command in the form of nearly all of a pipeline: a read of a value, or a plain store.
+    /// The command in the form of most of a pipeline: a read of a value, or a plain store.
     pub(super) fn plainly(self) -> Meta {
         // No mode: a plain set.
         const MODE: u8 = 5;
@@ -132,7 +132,7 @@ impl Model {
         }
         let before = self.items[&op.key].clone();
         let mut wins = !there || (before.stale && !before.token_sent);
-        // With a new time to live in the same command it is open which one counts.
+        // With a new time to live in the same command, memcached leaves open which one counts.
         let touch = op.has(ask::TOUCH);
         if op.has(ask::RECACHE) && !touch && there {
             talk.sent.push(b" R30");
@@ -153,7 +153,7 @@ impl Model {
         if touch {
             talk.flag(&format!("T{}", op.exptime), "");
         }
-        // Without a trace, whether it counts as read is not asked again.
+        // A traceless read leaves no mark: whether the item counts as read is left as it was.
         let traceless = op.has(ask::TRACELESS);
         if traceless {
             talk.flag("u", "");
@@ -251,7 +251,7 @@ impl Model {
             _ => "HD",
         };
         talk.key(op);
-        // It is open whether a refused add counts as an access.
+        // memcached leaves open whether a refused add counts as an access.
         if let ("NS", Some(item)) = (code, self.items.get_mut(&op.key)) {
             item.fetched = None;
         }
@@ -278,7 +278,7 @@ impl Model {
             talk.flags.push(b" c");
             match version {
                 Some(version) if !op.has(ask::QUIET) => self.show(&op.key, version, &mut talk.flags),
-                // Hidden with its reply.
+                // A quiet success has no reply that could show it.
                 Some(_) => {}
                 None => talk.flags.push(b"0"),
             }
@@ -334,7 +334,7 @@ impl Model {
         let mut talk = op.talk("ma");
         let before = self.items.get(&op.key).cloned();
         if before.as_ref().is_some_and(|item| item.is_open() || item.value.len() > super::NUMBER_BYTES_MAX) {
-            // It is open what becomes of a stale number, or of a long text.
+            // memcached leaves open what becomes of a stale number, or of a long text.
             return self.mg(&Meta { verb: MetaVerb::Get, ..op.clone() });
         }
         if op.has(ask::QUIET) {
@@ -368,7 +368,7 @@ impl Model {
         let is_number = before.as_ref().is_none_or(|item| super::number(&item.value).is_some());
         match &before {
             None if !vivify => return talk.ends(op, "NF", None, false),
-            // It is open which error comes first, so both are never asked for.
+            // memcached leaves open which error comes first, so both are never possible at once.
             Some(_) if changed && is_number => return talk.ends(op, "EX", None, false),
             Some(_) if changed => return self.mg(&Meta { verb: MetaVerb::Get, ..op.clone() }),
             Some(_) if !is_number => {
@@ -389,7 +389,7 @@ impl Model {
         if op.has(ask::TTL) {
             talk.flag("t", &format!("t{}", self.ttl(&item)));
         }
-        // For a number just made, it is open whether N or T counts.
+        // For a new number memcached leaves open whether N or T counts.
         if op.has(ask::TOUCH) && !vivify {
             talk.flag(&format!("T{}", op.exptime), "");
             let expires_at = self.expiry(op.exptime);

@@ -16,7 +16,7 @@
 pub const OP_BYTES: usize = 12;
 
 const KEYS: u8 = 7;
-/// First bytes from here on are flushes.
+/// First bytes from this value on are flushes.
 const FLUSHES_FROM: u8 = 0xfd;
 
 /// One operation.
@@ -28,7 +28,7 @@ pub enum Op {
     Meta(Meta),
     /// Time passes.
     Wait {
-        /// How much.
+        /// Seconds that pass.
         seconds: u64,
     },
 }
@@ -91,7 +91,7 @@ pub(super) enum MetaVerb {
 }
 
 impl Op {
-    /// Decodes one operation; any bytes are one.
+    /// Decodes one operation; any twelve bytes are valid.
     pub fn decode(bytes: &[u8; OP_BYTES]) -> Op {
         use ClassicVerb::*;
         const CLASSIC: [ClassicVerb; 15] =
@@ -129,7 +129,7 @@ impl Op {
 }
 
 impl Op {
-    /// A command of a client, by these choices, on these keys; no time passes.
+    /// A client's command on these keys, chosen by `bytes`; no time passes.
     pub fn on(mut bytes: [u8; OP_BYTES], key: &[u8], second: &[u8]) -> Op {
         bytes[0] = bytes[0].max(8);
         // Flushes are immediate here: callers of this function expect no delayed one.
@@ -137,7 +137,7 @@ impl Op {
             bytes[4] = 0;
         }
         let mut op = Op::decode(&bytes);
-        // It is open whether a value that has expired on arrival ever existed.
+        // memcached leaves open whether a value with an expiry in the past has existed.
         match &mut op {
             Op::Classic(classic) if !classic.looks() => classic.exptime = classic.exptime.max(0),
             Op::Meta(meta) if meta.verb == MetaVerb::Set => meta.exptime = meta.exptime.max(0),
@@ -154,7 +154,7 @@ impl Op {
         op
     }
 
-    /// The keys of items that it may leave already expired.
+    /// The keys of items that it may store with an expiry in the past.
     pub(crate) fn leaves_expired(&self) -> Vec<Vec<u8>> {
         match self {
             Op::Classic(classic) if classic.exptime < 0 => vec![classic.key.clone(), classic.second.clone()],
@@ -174,7 +174,7 @@ impl Op {
         }
     }
 
-    /// The same operation in the form of nearly all of a pipeline: few verbs, no flags, no expiry, a reply.
+    /// The same operation in the form of most of a pipeline: few verbs, no flags, no expiry, a reply.
     #[must_use]
     pub fn plainly(self) -> Op {
         match self {
@@ -188,14 +188,14 @@ impl Op {
 impl Classic {
     fn plainly(self) -> Classic {
         use ClassicVerb::*;
-        /// Sums that are plain add less.
+        /// Plain additions and subtractions are of less than this.
         const DELTAS: u64 = 1 << 20;
         let verb = match self.verb {
             Get | Gats | Gat | Gets | FlushAll => Get,
             Set | Add | Replace | Append | Prepend | Cas => Set,
             Delete | Incr | Decr | Touch => Incr,
         };
-        // Of three keys, or of one.
+        // A `gets` keeps its second key, and so reads three; the others read one.
         let second = if self.verb == Gets { self.second } else { Vec::new() };
         Classic { verb, second, flags: 0, exptime: 0, delta: self.delta % DELTAS, noreply: false, ..self }
     }

@@ -4,7 +4,7 @@ use super::bits::bit_offset;
 use super::reply::Reply;
 use super::words::{Answer, BYTES_MAX, Fail, SYNTAX, Words, integer};
 
-/// Bytes among which a number may be looked for, however much a value may have.
+/// A number may be read within this many bytes, even if a value may have more.
 const READ_BYTES_MAX: u64 = 512 << 20;
 
 const BAD_TYPE: &str =
@@ -48,7 +48,7 @@ impl Step {
         (0..self.width).for_each(|at| bits[self.from + at] = n >> (self.width - 1 - at) & 1 == 1);
     }
 
-    /// The number as the field holds it; `None` if it must not be written.
+    /// The number as the field stores it; `None`: the field stays as it is.
     fn fitted(&self, n: i128) -> Option<i128> {
         if (self.least..=self.most).contains(&n) {
             return Some(n);
@@ -97,7 +97,7 @@ impl Words<'_> {
         }
         let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
         item.value = bits.chunks(8).map(byte).collect();
-        // A watched key is touched only by a change.
+        // A watched key counts as changed only if the value changes.
         let changed = old.is_none_or(|old| grows || old.value != item.value);
         if room.is_some() && changed {
             let place = self.place(0);

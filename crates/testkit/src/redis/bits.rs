@@ -19,7 +19,7 @@ impl Words<'_> {
         let shift = 7 - at % 8;
         let was = item.value[byte] >> shift & 1;
         item.value[byte] = item.value[byte] & !(1 << shift) | on << shift;
-        // A watched key is touched only by a change.
+        // A watched key counts as changed only if the value changes.
         if old.is_none_or(|old| old.value != item.value) {
             let place = self.place(0);
             self.model.put(&place, item);
@@ -32,7 +32,7 @@ impl Words<'_> {
         value.iter().flat_map(|byte| (0..8).rev().map(move |shift| byte >> shift & 1 == 1)).collect()
     }
 
-    /// Bits from `start` to `end`, which count in bytes or in bits, and where they begin.
+    /// The bits from `start` to `end`, which count bytes or bits; and the index of the first bit.
     fn between(&mut self, start: i64, end: i64, in_bits: bool) -> (usize, Vec<bool>) {
         let all = self.bits();
         let unit = if in_bits { 1 } else { 8 };
@@ -86,7 +86,7 @@ impl Words<'_> {
         let (from, bits) = self.between(start, end.unwrap_or(-1), in_bits);
         match bits.iter().position(|other| *other == bit) {
             Some(at) => int((from + at) as i64),
-            // Without an end, a value counts as followed by zeros.
+            // Without an end, zeros follow the value: the first one is just behind it.
             None if !bit && end.is_none() && !bits.is_empty() => int(self.bits().len() as i64),
             None => int(-1),
         }
@@ -116,7 +116,7 @@ impl Words<'_> {
                     "DIFF" => first & !others,
                     "DIFF1" => !first & others,
                     "ANDOR" => first & others,
-                    // A bit that exactly one of the bytes has.
+                    // A bit that exactly one of the values has.
                     "ONE" => (0..8).fold(0, |all, bit| {
                         let times = bytes.clone().filter(|byte| byte >> bit & 1 == 1).count();
                         all | u8::from(times == 1) << bit

@@ -16,7 +16,7 @@ const CLIENTS: usize = 3;
 const PIPELINE: usize = 6;
 /// Milliseconds that may pass at once.
 const WAITS_MS: &[i64] = &[1, 499, 1001, 40_003, 100_000, 900_007];
-/// Calls of SCAN until its cursor is 0 again, at most.
+/// Most calls of SCAN until its cursor is 0 again.
 const WALK_MAX: usize = 1000;
 
 /// A server, its model, and the commands so far.
@@ -83,7 +83,7 @@ impl Both {
         Ok(())
     }
 
-    /// Some requests of a client in one piece.
+    /// Sends some requests of a client in one piece.
     fn pipeline(&mut self, client: usize, requests: usize, choices: &mut Choices<'_>) -> Result<(), String> {
         let (mut sent, mut expected, mut said) = (Vec::new(), Vec::new(), String::new());
         let mut walk = None;
@@ -118,7 +118,7 @@ impl Both {
         }
     }
 
-    /// Goes on with a SCAN to its end: if it began at 0, it has found all keys then.
+    /// Continues a SCAN to its end. If it began at 0, it must have found all keys.
     fn walk(
         &mut self,
         client: usize,

@@ -1,5 +1,5 @@
-//! Whether two replies to one command are alike: byte for byte, but for what no two servers share
-//! (order of keys, clocks, numbers of connections).
+//! Whether two replies to one command are alike: the same bytes, except where any two servers differ (order
+//! of keys, clocks, numbers of connections).
 
 use super::frame::Frame;
 
@@ -55,7 +55,7 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
             sorted(one) == sorted(two)
         }
         ("hrandfield" | "srandmember" | "zrandmember", _) if !draws_all(command) => {
-            // Which one is chance; so is how long it is.
+            // The element is random, and so is its length.
             let shape = |frame: &Frame| match &frame.body {
                 Some(_) => b"$".to_vec(),
                 None => frame.line.clone(),
@@ -98,7 +98,7 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
             let whole = |frame: &Frame| {
                 frame.inside.first().is_some_and(|cursor| cursor.body.as_deref() == Some(b"0"))
             };
-            // A cursor means something only to the server it is from.
+            // A cursor has a meaning only for the server that returned it.
             second.as_deref() != Some("0")
                 || !(whole(one) && whole(two))
                 || sorted(&one.inside[1]) == sorted(&two.inside[1])
@@ -108,7 +108,7 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
         ("pttl" | "pexpiretime", _) => near(1),
         ("httl" | "hexpiretime", _) => near_each(one, two, 1000),
         ("hpttl" | "hpexpiretime", _) => near_each(one, two, 1),
-        // Which of two equal times is later depends on when they were set.
+        // Which of two equal times is later depends on when each server set them.
         ("expire" | "pexpire" | "expireat" | "pexpireat", _) if compares_times(command) => {
             one.number().is_some() && two.number().is_some()
         }
@@ -116,7 +116,7 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
             one.line == two.line
         }
         ("hello", _) => one.line == two.line,
-        // Libraries, their functions, and flags of these come in any order.
+        // Libraries, their functions, and the functions' flags come in any order.
         ("function", Some("list")) => sorted_all(one) == sorted_all(two),
         ("client", Some("list" | "info")) => one.line[..1] == two.line[..1],
         ("slowlog", Some("len" | "get")) | ("client", Some("id")) => one.line[..1] == two.line[..1],
@@ -165,7 +165,7 @@ fn places_numbered(frame: &Frame) -> Frame {
     frame
 }
 
-/// Whether a scan leaves the values or scores out.
+/// Whether a scan returns names alone.
 fn names_alone(command: &[Vec<u8>]) -> bool {
     command
         .iter()
@@ -179,9 +179,9 @@ fn is_script(command: &[Vec<u8>]) -> bool {
         || is(&command[0], &["FUNCTION"]) && command.get(1).is_some_and(|word| is(word, &["LOAD"]))
 }
 
-/// A script's reply with maps and sets in one order, and without the parts of an error that differ between servers: the digest by
-/// which the script is called, the name under which a function was called with a wrong argument, and the place in the script
-/// where it is part of a text. The place behind an error that has ended the script is compared.
+/// A script's reply with maps and sets in one order, and its errors without the parts that differ between
+/// servers: the script's digest, a function's name in an error about its argument, and a place in the script
+/// within a text. The place behind an error that ended the script stays.
 fn unnamed(frame: &Frame) -> Frame {
     let mut inside: Vec<Frame> = frame.inside.iter().map(unnamed).collect();
     match frame.line.first() {
@@ -207,7 +207,7 @@ fn unnamed(frame: &Frame) -> Frame {
     Frame { line, body, inside }
 }
 
-/// Words of errors in Valkey, and the same in Redis.
+/// Words of Valkey's errors, and Redis's words for the same.
 const VALKEYS: &[(&str, &str)] = &[
     ("ERR Command arguments must be", "ERR Lua redis lib command arguments must be"),
     ("args calling command from", "args calling Redis command from"),
@@ -222,7 +222,7 @@ fn memmem(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// A text without places in scripts and names of functions, and the words of Redis where Valkey has others.
+/// A text without places in scripts and names of functions, and with Redis's words in place of Valkey's.
 fn placeless(text: &[u8]) -> Vec<u8> {
     let mut text = text.to_vec();
     for chunk in [&b"user_script:"[..], b"user_function:"] {
@@ -253,7 +253,7 @@ fn placeless(text: &[u8]) -> Vec<u8> {
     text
 }
 
-/// True if times of two different clocks are close.
+/// True if the times of two servers are close.
 fn near(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
     match (one.number(), two.number()) {
         (Some(a), Some(b)) if a >= 0 && b >= 0 => (a - b).abs() <= CLOCKS_MS / unit_ms,

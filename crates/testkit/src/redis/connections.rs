@@ -25,7 +25,7 @@ impl Words<'_> {
         Ok(b"+RESET\r\n".to_vec().into())
     }
 
-    /// Whether a login succeeds. There are no passwords: only the user counts.
+    /// Whether a login succeeds. There are no passwords: only the user decides.
     fn admits(&mut self, user: &[u8]) -> bool {
         let was_wrong = &mut self.model.client(self.client).was_wrong;
         let admits = user == b"default" && *was_wrong != Some(true);

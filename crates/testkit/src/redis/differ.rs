@@ -15,10 +15,10 @@ const CONNECTIONS: usize = 3;
 /// Commands of one connection that are sent before another's turn.
 const TURN: usize = 8;
 
-/// Bytes that are shown of a reply that was not whole.
+/// Bytes that a message shows of an incomplete reply.
 const SHOWN_BYTES: usize = 400;
 
-/// Commands after whose known differences a stream continues.
+/// Commands that change nothing: a stream continues after a known difference in one of them.
 const READS: &[&str] = &["BITCOUNT", "BITPOS", "OBJECT", "DUMP", "COMMAND", "SCAN", "LCS", "EVAL_RO"];
 
 /// A command and the connection that sends it.
@@ -27,7 +27,7 @@ pub type Sent = (usize, Vec<Vec<u8>>);
 /// A reply that differs.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// Place in the stream.
+    /// Index in the stream.
     pub at: usize,
     /// The command.
     pub command: Vec<Vec<u8>>,
@@ -37,14 +37,14 @@ pub struct Difference {
     pub second: Frame,
 }
 
-/// Commands that streams are made of.
+/// Kinds of streams, by their commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// On strings, and such as are about keys and connections.
+    /// Commands on strings, keys and connections.
     Strings,
-    /// Half of them on hashes, lists, sets, sorted sets and streams.
+    /// Half of the commands are on hashes, lists, sets, sorted sets and streams.
     Elements,
-    /// Scripts and functions; and some of the others, so that these find something.
+    /// Scripts and functions, and some other commands, so that scripts find data.
     Scripts,
 }
 
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// A stream of `length` commands from a number.
+/// The stream of `length` commands of a seed.
 pub fn stream(seed: u64, length: usize, kind: Kind) -> Vec<Sent> {
     let mut choices = Choices::Seed(seed);
     let mut connection = 0;
@@ -134,13 +134,14 @@ impl Side {
     }
 }
 
-/// The error of a reply that does not come to its end, with what there is of it.
+/// The error for an incomplete reply, with the bytes that came.
 fn unfinished(received: &[u8]) -> String {
     let end = &received[received.len().saturating_sub(SHOWN_BYTES)..];
     format!("no whole reply, but {} bytes: …{}", received.len(), end.escape_ascii())
 }
 
-/// Sends a stream to both servers, which are emptied first; returns the first difference that `known` does not know.
+/// Sends a stream to both servers, which are emptied first; returns the first difference that `known` does
+/// not explain.
 ///
 /// # Errors
 /// A server that does not answer.
@@ -171,7 +172,8 @@ pub fn differ(
             if !known(&difference) {
                 return Ok(Some(difference));
             }
-            // From here on they hold different things, but where both have refused.
+            // The servers hold different data from here on, unless both refused the command, or it only
+            // reads.
             let refused = difference.first.is_error() && difference.second.is_error();
             let reads =
                 || READS.iter().any(|name| difference.command[0].eq_ignore_ascii_case(name.as_bytes()));

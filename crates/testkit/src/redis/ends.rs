@@ -1,16 +1,16 @@
-//! Forms of commands, with numbers at the ends of what their integer arguments take and with what is no number, and the right
-//! replies. Larder's sessions are tested by it, and `cargo xtask conformance redis-ends` asks the newest Redis and Valkey for the
-//! same. `spec/resp_numbers.txt` has 41 other forms; those that no client sends by accident are sent to every command by
-//! `hostile`.
+//! Forms of commands, and the right replies to each: with numbers at the limits of its integer argument, and
+//! with texts that are no numbers. Larder's sessions are tested with them, and `cargo xtask conformance
+//! redis-ends` sends them to the newest Redis and Valkey. `spec/resp_numbers.txt` has 41 other forms.
+//! Arguments that no client sends by accident are sent to every command by `hostile`.
 
 use crate::talk::encode;
 
 const LOWEST: &str = "-9223372036854775808";
 const HIGHEST: &str = "9223372036854775807";
-/// What is no number of 64 bits, as the protocol writes them.
+/// Texts that are no integers of 64 bits in the protocol's form.
 const NO_NUMBERS: [&str; 7] = ["9223372036854775808", "-9223372036854775809", "", "+1", " 1", "1.0", "01"];
 
-/// Commands that make the keys before each form. Words have one blank between them, and none in them.
+/// Commands that create the keys before each form. One space separates words; no word contains one.
 const STOCK: [&str; 12] = [
     "FLUSHALL",
     "SET s hello",
@@ -31,9 +31,9 @@ const STOCK: [&str; 12] = [
 struct Form {
     /// Its words, in which `#` stands for the number.
     words: &'static str,
-    /// The reply to what is no number; all are written without their last line end.
+    /// The reply to a text that is no number. Replies are written without their last line end.
     none: &'static str,
-    /// Those to the lowest, the highest, -1 and 0.
+    /// The replies to the lowest number, the highest, -1 and 0.
     ends: [&'static str; 4],
 }
 
@@ -41,12 +41,12 @@ const fn form(words: &'static str, none: &'static str, ends: [&'static str; 4]) 
     Form { words, none, ends }
 }
 
-/// A form that answers all numbers alike.
+/// A form with the same reply to all numbers.
 const fn alike(words: &'static str, none: &'static str, reply: &'static str) -> Form {
     Form { words, none, ends: [reply; 4] }
 }
 
-/// A form for which what is no number is a number out of range.
+/// A form with the same error for a text that is no number, and for a number out of range.
 const fn one_error(words: &'static str, error: &'static str, [highest, zero]: [&'static str; 2]) -> Form {
     Form { words, none: error, ends: [error, highest, error, zero] }
 }
@@ -233,7 +233,7 @@ const STRINGS: &[Form] = &[
     script("FCALL_RO one #", NO_FUNCTION_KEYS),
 ];
 
-/// A form that has a script return 1 for so many keys, of which there is none.
+/// A form that runs a script with `#` keys, none of which is sent; the script returns 1.
 const fn script(words: &'static str, none: &'static str) -> Form {
     Form { words, none, ends: [NEGATIVE_KEYS, TOO_MANY_KEYS, NEGATIVE_KEYS, ":1"] }
 }
@@ -338,7 +338,7 @@ const COLLECTIONS: &[Form] = &[
     ),
 ];
 
-/// A form that takes so many keys, of which there is one, and says so of none.
+/// A form that takes `#` keys, one of which is sent; `none`: its error for fewer than one key.
 const fn keys(words: &'static str, none: &'static str) -> Form {
     Form { words, none: NO_INTEGER, ends: [none, SYNTAX, none, none] }
 }
@@ -351,7 +351,7 @@ const fn places(words: &'static str) -> Form {
     Form { words, none: NO_INTEGER, ends: [NO_PLACES, "*1\r\n$1\r\nm", NO_PLACES, NO_PLACES] }
 }
 
-/// Fields with times.
+/// Fields that expire.
 const FIELDS: &[Form] = &[
     timed("HPTTL h FIELDS # f", NO_FIELDS),
     timed("HEXPIRETIME h FIELDS # f", NO_FIELDS),
@@ -369,12 +369,12 @@ const FIELDS: &[Form] = &[
     alike("HSETEX h FIELDS # f 1", "-ERR invalid number of fields", "-ERR invalid number of fields"),
 ];
 
-/// A form that takes so many fields, of which there is one.
+/// A form that takes `#` fields, one of which is sent.
 const fn timed(words: &'static str, none: &'static str) -> Form {
     Form { words, none, ends: [none, NOT_AS_MANY, none, none] }
 }
 
-/// A form that says when a field expires: at 0 it has.
+/// A form that sets when a field expires: the field is deleted if the time is 0.
 const fn expiring(words: &'static str, late: &'static str) -> Form {
     Form { words, none: NO_INTEGER, ends: [NEGATIVE_TIME, late, NEGATIVE_TIME, "*1\r\n:2"] }
 }
@@ -413,7 +413,7 @@ const STREAMS: &[Form] = &[
     alike("XAUTOCLAIM x g c 0 0 COUNT #", NO_PLACES, NO_PLACES),
 ];
 
-/// Commands that wait, and the reply to one that need not wait.
+/// Commands that block, and their replies if they need not.
 const WAITS: [(&str, &str); 8] = [
     ("BLPOP l #", "*2\r\n$1\r\nl\r\n$1\r\na"),
     ("BRPOP l #", "*2\r\n$1\r\nl\r\n$1\r\nc"),
@@ -430,7 +430,7 @@ const WAITS: [(&str, &str); 8] = [
 pub struct Asked {
     /// The words, in which `#` stands for the number.
     pub words: &'static str,
-    /// The number, or what is none.
+    /// The number, or a text that is no number.
     pub number: &'static str,
     /// The reply without its last line end.
     pub reply: &'static str,
@@ -449,23 +449,24 @@ impl Asked {
         encode(&words.iter().map(String::as_bytes).collect::<Vec<_>>())
     }
 
-    /// Whether it concerns fields with times, of which Valkey speaks in words of its own.
+    /// Whether it concerns fields that expire, for which Valkey has its own error texts.
     pub fn is_of_timed_fields(&self) -> bool {
         self.words.split(' ').any(|word| word == "FIELDS")
     }
 
-    /// Whether Redis 8.0 does not know its command, and Valkey answers in words of its own.
+    /// Whether Redis 8.0 lacks its command, and Valkey has its own error texts.
     pub fn is_of_newer(&self) -> bool {
         self.words.starts_with("MSETEX ")
     }
 
-    /// Whether Redis and Valkey cut its number to 32 bits, of which the ends of 64 are 0 and -1.
+    /// Whether Redis and Valkey cut its number to 32 bits: the lowest and the highest of 64 bits become 0 and
+    /// -1.
     pub fn is_cut(&self) -> bool {
         self.words == "LSET l # v" && [LOWEST, HIGHEST].contains(&self.number)
     }
 }
 
-/// All forms but those that wait, each with each number.
+/// All forms that do not block, each with each number.
 pub fn numbers() -> impl Iterator<Item = Asked> {
     let forms = [STRINGS, COLLECTIONS, FIELDS, STREAMS].into_iter().flatten();
     forms.flat_map(|&Form { words, none, ends }| {
@@ -475,7 +476,7 @@ pub fn numbers() -> impl Iterator<Item = Asked> {
     })
 }
 
-/// All forms that wait, each with each time.
+/// All forms that block, each with each timeout.
 pub fn times() -> impl Iterator<Item = Asked> {
     const NO_TIMEOUT: &str = "-ERR timeout is not a float or out of range";
     const NEGATIVE: &str = "-ERR timeout is negative";

@@ -1,5 +1,6 @@
-//! INCRBYFLOAT of the [`Model`](super::model::Model): every number is digits and a place of its point, exactly. They are added
-//! digit by digit, as on paper. Hexadecimal numbers become decimal by doubling, or by halving, which is a fifth of ten times.
+//! INCRBYFLOAT of the [`Model`](super::model::Model). A number is exact: its digits, and the place of its
+//! point. Numbers are added digit by digit, as on paper. A hexadecimal number becomes decimal by doubling, or
+//! by halving: times five, with one more decimal.
 
 use std::cmp::Ordering;
 
@@ -9,10 +10,10 @@ const PLACES: i64 = 17;
 const NO_FLOAT: &str = "ERR value is not a valid float";
 /// Bits of a hexadecimal number's digits that count.
 const MANTISSA_BITS: u32 = 64;
-/// A mantissa divided by 2 this often is 0 in any number of places.
+/// A mantissa that is halved more often than this is 0 in any number of decimals.
 const HALVES_MAX: i64 = 1000;
 
-/// A number as it was written, rounded to a number of places.
+/// A number as it was written, rounded to a number of decimals.
 struct Number {
     negative: bool,
     /// From the first nonzero digit on.
@@ -84,7 +85,7 @@ fn hexadecimal(text: &str) -> Result<(Vec<u8>, f64), Fail> {
     if !is_number {
         return Err(wrong());
     }
-    // Digits beyond the first ones matter only for the side of a half.
+    // Digits beyond the first 30 only decide whether a rest is more than a half.
     let significant = all.trim_start_matches('0');
     let (kept, rest) = significant.split_at(significant.len().min(30));
     let more = rest.bytes().any(|byte| byte != b'0');
@@ -116,7 +117,8 @@ fn hexadecimal(text: &str) -> Result<(Vec<u8>, f64), Fail> {
     Ok((rounded(digits, (-power).max(0)), near))
 }
 
-/// Digits with `places` behind the point, rounded to those that are kept; a half to the even digit.
+/// Digits of which `places` are decimals, rounded to the decimals that are kept; a half goes to the even
+/// digit.
 fn rounded(digits: Vec<u8>, places: i64) -> Vec<u8> {
     let mut digits = without_zeros(digits);
     if digits.is_empty() {
@@ -158,7 +160,7 @@ fn plus(one: &[u8], two: &[u8]) -> Vec<u8> {
     without_zeros(sum)
 }
 
-/// The difference of two numbers, of which the second is not the larger one.
+/// The difference of two numbers; the second is not larger than the first.
 fn minus(one: &[u8], two: &[u8]) -> Vec<u8> {
     let mut twos = two.iter().rev();
     let (mut rest, mut borrowed) = (Vec::new(), 0);

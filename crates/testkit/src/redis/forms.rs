@@ -1,5 +1,5 @@
-//! Payloads of collections in all forms in which Redis has stored them: written by the formats' descriptions, as input for
-//! `RESTORE`.
+//! Payloads of collections for `RESTORE`, in all forms in which Redis has stored them, written by the
+//! formats' descriptions.
 
 use super::payload::checksum;
 
@@ -22,7 +22,7 @@ pub enum Form {
     Quicklist,
     /// A list of listpacks, and of long elements by themselves.
     Quicklist2,
-    /// Entry by entry, of which every second expires: as Redis from 7.4 on.
+    /// Entry by entry, and every second field expires: Redis from 7.4 on.
     Timed,
     /// As [`Form::Timed`], in one string.
     TimedListpack,
@@ -33,7 +33,7 @@ pub enum Form {
 /// When the first field expires.
 pub const FIRST_TIME: u64 = 4_000_000_000_000;
 
-/// When the field at this place expires; 0 for never.
+/// When the field with this index expires; 0: never.
 pub fn time(place: usize) -> u64 {
     if place.is_multiple_of(2) { 0 } else { FIRST_TIME + place as u64 - 1 }
 }
@@ -85,7 +85,8 @@ pub fn sealed(body: &[u8], version: u16) -> Vec<u8> {
     payload
 }
 
-/// The body of a payload; `packs`: strings that hold many are compressed, without gaining anything.
+/// The body of a payload; `packs`: strings that hold several elements are compressed, though they get no
+/// shorter.
 pub fn body(kind: Kind, form: Form, number: u8, words: &Words, packs: bool) -> Vec<u8> {
     let each = if matches!(kind, Kind::Hash | Kind::SortedSet) { 2 } else { 1 };
     let mut body = vec![number];
@@ -187,7 +188,7 @@ pub fn string(body: &mut Vec<u8>, bytes: &[u8]) {
     body.extend(bytes);
 }
 
-/// Writes a string in LZF that refers to nothing.
+/// Writes a string in LZF, as literals without references.
 pub fn compressed(body: &mut Vec<u8>, bytes: &[u8]) {
     let mut packed = Vec::new();
     for piece in bytes.chunks(32) {
@@ -200,7 +201,7 @@ pub fn compressed(body: &mut Vec<u8>, bytes: &[u8]) {
     body.extend(packed);
 }
 
-/// Bytes of a number, the least first: as few of these as it needs.
+/// The bytes of a number, least first, in the smallest of these widths that holds it.
 fn int_bytes(n: i64, widths: &[usize]) -> Vec<u8> {
     let fits =
         |width: &usize| *width == 8 || (-(1i64 << (8 * width - 1))..1i64 << (8 * width - 1)).contains(&n);
@@ -319,7 +320,7 @@ pub fn zipmap(words: &[Vec<u8>]) -> Vec<u8> {
             map.push(254);
             map.extend((word.len() as u32).to_le_bytes());
         }
-        // Behind every third value there is room to spare.
+        // Two of three values have one or two spare bytes behind them.
         let spare = if i % 2 == 1 { i % 3 } else { 0 };
         if i % 2 == 1 {
             map.push(spare as u8);

@@ -5,7 +5,7 @@
 pub struct Frame {
     /// Its first line, without the end.
     pub line: Vec<u8>,
-    /// What follows a length.
+    /// The bytes that follow a length.
     pub body: Option<Vec<u8>>,
     /// Its elements.
     pub inside: Vec<Frame>,
@@ -46,7 +46,7 @@ impl Frame {
                     at += length;
                 }
                 if kind == b'|' {
-                    // Attributes belong to the reply behind them.
+                    // Attributes belong to the reply that follows them.
                     let Some((inside, length)) = Frame::read(&bytes[at..])? else { return Ok(None) };
                     frame.inside.push(inside);
                     at += length;

@@ -1,4 +1,4 @@
-//! Patterns of keys, by the rules that Redis's users know: `*`, `?`, `[a-c]`, `[^a]`, `\x`.
+//! Patterns of keys, by Redis's rules: `*`, `?`, `[a-c]`, `[^a]`, `\x`.
 
 /// Whether the pattern matches the whole text.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
@@ -15,12 +15,12 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
         b'\\' if !after.is_empty() => (after[0] == first, &after[1..]),
         other => (other == first, after),
     };
-    // Behind the last byte stars match nothing.
+    // At the end of the text only stars may be left.
     holds && if rest.is_empty() { after.iter().all(|&byte| byte == b'*') } else { matches(after, rest) }
 }
 
-/// Whether the class that begins here has the byte, and what follows it. One without end ends with the
-/// pattern.
+/// Whether the class that begins here contains the byte, and the pattern behind the class. A class without an
+/// end ends with the pattern.
 fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let (not, mut left) = match pattern {
         [b'^', left @ ..] => (true, left),

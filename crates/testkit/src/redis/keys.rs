@@ -1,4 +1,4 @@
-//! The [`Model`](super::model::Model)'s keys: when they expire, where they go, what walks over them find.
+//! The [`Model`](super::model::Model)'s keys: their expiry, moves and copies, and what scans find.
 
 use super::glob;
 use super::model::{Item, number_of};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const SAME: &str = "ERR source and destination objects are the same";
 
 impl Words<'_> {
-    /// When something stored now with this option expires.
+    /// When a value that is stored now with this option expires.
     pub(super) fn deadline(&self, name: &str, unit: &str, text: &[u8]) -> Result<i64, Fail> {
         let n = integer(text)?;
         let wrong = || Fail(format!("ERR invalid expire time in '{name}' command"));
@@ -190,7 +190,7 @@ impl Words<'_> {
         int(removed)
     }
 
-    /// DELEX and, with the value it has to have, DELIFEQ.
+    /// DELEX; `simple`: DELIFEQ, which names the value that the key must have.
     pub(super) fn delete_if(&mut self, simple: bool) -> Answer {
         let (equal, value) = match self.args {
             [_, value] if simple => (true, Some(value)),
@@ -260,7 +260,7 @@ impl Words<'_> {
     fn found(&mut self, pattern: Option<&[u8]>) -> BTreeSet<Vec<u8>> {
         let db = self.model.client(self.client).db;
         let keys = self.model.places(Some(db)).into_iter().map(|(_, key)| key);
-        // A star alone is no pattern: it stands for the empty key too.
+        // A star alone is taken for no pattern: it also matches the empty key.
         let pattern = pattern.filter(|pattern| *pattern != b"*");
         keys.filter(|key| pattern.is_none_or(|pattern| glob::matches(pattern, key))).collect()
     }
@@ -308,7 +308,7 @@ impl Words<'_> {
         if self.item(0).is_some() { int(1) } else { Ok(self.null()) }
     }
 
-    /// CL.THROTTLE. It stores the time, in nanoseconds, at which it will be as if nothing had come.
+    /// CL.THROTTLE. The key stores the time, in nanoseconds, at which all requests so far are forgotten.
     pub(super) fn throttle(&mut self) -> Answer {
         if self.args.len() > 5 {
             return Fail::of("ERR wrong number of arguments for 'cl.throttle' command");

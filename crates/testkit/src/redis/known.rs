@@ -29,7 +29,7 @@ struct Row {
 }
 
 impl Known {
-    /// Reads what the list has on a server with these [`names`].
+    /// Reads the lines that are for a server with these [`names`].
     ///
     /// # Errors
     /// A line that is not understood, or has no reason.
@@ -43,7 +43,7 @@ impl Known {
         Ok(Known { rows })
     }
 
-    /// Takes out of a stream what the server is not sent, at all or between MULTI and EXEC.
+    /// Removes from a stream the commands that the server is not sent, at all or between MULTI and EXEC.
     pub fn leave_out(&self, stream: &mut Vec<Sent>) {
         let mut in_multi: Vec<usize> = Vec::new();
         stream.retain(|(connection, command)| {
@@ -60,20 +60,20 @@ impl Known {
         });
     }
 
-    /// Whether one of the reasons is this difference's.
+    /// Whether a line explains this difference.
     pub fn explains(&mut self, difference: &Difference) -> bool {
         let row = self.rows.iter_mut().find(|row| row.explains(difference));
         row.map(|row| row.seen += 1).is_some()
     }
 
-    /// Reasons that were not needed, for commands whose name `is_sent` knows.
+    /// Reasons that explained nothing, for commands whose name `is_sent` accepts.
     pub fn unused<'k>(&'k self, is_sent: impl Fn(&str) -> bool + 'k) -> impl Iterator<Item = &'k str> {
         let unused = |row: &&Row| row.seen == 0 && !row.is_left_out();
         let is_sent = move |row: &&Row| row.command.first().is_some_and(|name| is_sent(name));
         self.rows.iter().filter(unused).filter(is_sent).map(|row| row.text.as_str())
     }
 
-    /// Differences that had a reason.
+    /// Number of differences that a reason explained.
     pub fn seen(&self) -> u64 {
         self.rows.iter().map(|row| row.seen).sum()
     }

@@ -331,11 +331,12 @@ fn library(choices: &mut Choices<'_>) -> String {
     let heads = if choices.below(12) == 0 { WRONG_HEADS } else { HEADS };
     let head = choices.of(heads).replace('%', choices.of(LIBRARIES));
     let mut text = format!("{head}\n");
-    // Of two functions of a library whose names differ by case Redis 8.0 knows one or the other, and ends by a signal when it forgets them.
+    // If a library has two functions whose names differ only by case, Redis 8.0 finds one or the other, and
+    // crashes when it deletes them.
     let f = if choices.below(8) == 0 { "'F'" } else { "'f'" };
     for _ in 0..1 + choices.below(2) {
         if choices.below(6) == 0 {
-            // No log: Valkey 9.1.2 ends there.
+            // No `redis.log` here: Valkey 9.1.2 crashes on it.
             text.push_str(choices.of(&["error('no')\n", "local x\n", "(\n"]));
         }
         let name = choices.of(&[f, "'g'", "12", "'a b'", "''", "{}", "nil", "1.5"]);
@@ -387,7 +388,7 @@ pub fn script(choices: &mut Choices<'_>) -> String {
     body(choices, text)
 }
 
-/// What a random script does, behind its first line.
+/// The statements of a random script, behind the first line `text`.
 fn body(choices: &mut Choices<'_>, mut text: String) -> String {
     text.push_str(PRELUDE);
     if choices.below(3) == 0 {
@@ -407,7 +408,7 @@ fn body(choices: &mut Choices<'_>, mut text: String) -> String {
     writer.text
 }
 
-/// A random script in words, without what all begin with; `None` if it is another word.
+/// A random script as text, without the beginning of all scripts; `None`: the word is none.
 pub fn shown(word: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(word).ok()?;
     text.contains(PRELUDE).then(|| text.replace(PRELUDE, "… ").replace('\n', "\\n"))
@@ -477,7 +478,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// A call of a command; words may be numbers, and now and then what cannot be a word.
+    /// A call of a command. Words may be numbers, and now and then a value that cannot be a word.
     fn call(&mut self, how: &str) -> String {
         let form = self.choices.of(CALLS);
         let mut words = self.choices.filled(form);
@@ -509,7 +510,7 @@ impl Writer<'_, '_> {
         format!("redis.{how}({})", list.join(", "))
     }
 
-    /// An expression for a value that has a meaning as a reply.
+    /// An expression whose value has a meaning as a reply.
     fn reply(&mut self, depth: usize) -> String {
         let any = if depth == 0 { Kind::Number } else { Kind::Any };
         let depth = depth.saturating_sub(1);
@@ -769,7 +770,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// None to three values.
+    /// Up to three values.
     fn list(&mut self, depth: usize) -> String {
         let values: Vec<String> = (0..self.choices.below(4)).map(|_| self.value(Kind::Any, depth)).collect();
         values.join(", ")

@@ -4,11 +4,11 @@
 use super::model::{Item, Model};
 use crate::model::{Exchange, Item as Their, Op};
 
-/// A value of more bytes is not added to: it might pass what memcached's clients may store.
+/// A longer value is not appended to: it could exceed what memcached's clients may store.
 const VALUE_BYTES_MAX: usize = 700_000;
 
 impl Model {
-    /// What a memcached client sends and is answered.
+    /// The bytes that a memcached client sends, and the reply.
     pub fn ask_memcached(&mut self, op: &Op) -> Option<Exchange> {
         let places = self.places(Some(0));
         if places.iter().any(|place| self.items[place].value.len() > VALUE_BYTES_MAX) {
@@ -22,7 +22,7 @@ impl Model {
                 self.remove(place);
             }
         }
-        // All databases go.
+        // A flush empties all databases.
         if matches!(op, Op::Classic(classic) if classic.flushes()) {
             for place in self.places(None) {
                 self.remove(&place);
@@ -40,7 +40,7 @@ impl Model {
                 self.keep(&place, item);
             }
         }
-        // An expired item counts as a key until it is found.
+        // An expired item counts as a key until a command finds it.
         for key in op.leaves_expired() {
             self.items.entry((0, key)).or_insert(Item { expires_at: Some(1), ..Item::default() });
         }

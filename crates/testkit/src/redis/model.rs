@@ -25,14 +25,14 @@ pub struct Item {
     pub flags: u32,
     /// Number of this value, over all keys: what memcached's tokens stand for.
     pub version: u64,
-    /// memcached clients get it as stale.
+    /// memcached clients are told that it is stale.
     pub(super) stale: bool,
     pub(super) token_sent: bool,
     /// Whether it was read; `None` if that is unknown.
     pub(super) fetched: Option<bool>,
 }
 
-/// What a client has set that later replies depend on.
+/// The state of a client that later replies depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     pub db: i64,
@@ -42,9 +42,9 @@ pub(super) struct Client {
     pub queue: Option<Vec<Vec<Vec<u8>>>>,
     /// A command was refused since MULTI.
     pub spoiled: bool,
-    /// Watched keys: how often each had been changed then, and whether it was there.
+    /// Watched keys: how often each had changed at WATCH, and whether it existed.
     pub watched: BTreeMap<DbKey, (u64, bool)>,
-    /// In EXEC: whether a password was wrong, behind which no other is right.
+    /// `Some` in EXEC: whether a password was wrong. After a wrong one no password is right.
     pub was_wrong: Option<bool>,
 }
 
@@ -363,7 +363,7 @@ impl Model {
         self.now += ms;
     }
 
-    /// Whether the model knows the right reply to this.
+    /// Whether the model knows the right reply to this request.
     pub fn knows(&self, client: usize, words: &[Vec<u8>]) -> bool {
         let (name, _) = named(words);
         // An expired key counts until it is found, which may be at any time.
@@ -376,15 +376,15 @@ impl Model {
             && Model::knows_script(&name, words)
     }
 
-    /// Whether the client's commands wait for EXEC.
+    /// Whether the client is in MULTI, so that its commands are queued.
     pub fn queues(&self, client: usize) -> bool {
         self.clients[client].queue.is_some()
     }
 
-    /// The right reply to a client that sends this.
+    /// The right reply to this request of a client.
     pub fn ask(&mut self, client: usize, words: &[Vec<u8>]) -> Reply {
         let (name, skip) = named(words);
-        // Whether it was read before is not checked.
+        // The model does not check whether a value was read before.
         self.items.values_mut().for_each(|item| item.fetched = None);
         let (_, arity) = COMMANDS.iter().find(|(known, _)| *known == name).expect("the model knows it");
         let count = words.len() as i64;
@@ -502,7 +502,7 @@ impl Model {
         self.changes.get(place).copied().unwrap_or(0)
     }
 
-    /// The item, unless its time has come.
+    /// The item, unless it has expired.
     pub(super) fn live(&self, place: &DbKey) -> Option<&Item> {
         self.items.get(place).filter(|item| item.expires_at.is_none_or(|at| at > self.now))
     }
@@ -511,7 +511,8 @@ impl Model {
         *self.changes.entry(place.clone()).or_default() += 1;
     }
 
-    /// Stores a new value, and touches the watched key. A value that has expired already is removed instead.
+    /// Stores a new value, which counts as a change of a watched key. A value that has expired already is
+    /// removed instead.
     pub(super) fn put(&mut self, place: &DbKey, item: Item) {
         let version = self.memcached.version();
         self.keep(place, Item { version, stale: false, token_sent: false, fetched: None, ..item });
@@ -563,7 +564,7 @@ impl Model {
     }
 }
 
-/// A number that a value holds: Redis's rules, but for the spaces memcached leaves behind one.
+/// The number in a value, by Redis's rules; but spaces behind it are allowed, since memcached leaves some.
 pub(super) fn number_of(value: &[u8]) -> Result<i64, Fail> {
     let end = value.iter().rposition(|byte| *byte != b' ').map_or(0, |at| at + 1);
     integer(if end > 0 { &value[..end] } else { value })

@@ -1,4 +1,4 @@
-//! Usages of commands and the keys in them (`spec/key-positions.list`): what Larder and other servers say of them.
+//! Usages of commands and their keys (`spec/key-positions.list`), as Larder and other servers see them.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::talk::encode;
 pub struct Usage {
     /// The command and its arguments.
     pub words: Vec<String>,
-    /// Whether other servers have keys there, too.
+    /// Whether other servers have the same keys.
     pub is_common: bool,
     /// Names of servers that answer otherwise, and why they do.
     differs: Option<(Vec<String>, String)>,
@@ -46,7 +46,7 @@ impl Usage {
         self.words.iter().map(String::as_str).filter(|word| word.starts_with("key"))
     }
 
-    /// The request that asks a server for its keys.
+    /// The request by which a server is asked for the keys of the command.
     pub fn question(&self) -> Vec<u8> {
         let words = self.words.iter().map(String::as_bytes);
         encode(&[&b"COMMAND"[..], b"GETKEYS"].into_iter().chain(words).collect::<Vec<_>>())

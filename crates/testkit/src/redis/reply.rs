@@ -1,5 +1,5 @@
-//! What a reply of the [`Model`](super::model::Model) may be: bytes, or, where Redis leaves a choice,
-//! all that is right.
+//! A right reply of the [`Model`](super::model::Model): bytes; or, if Redis leaves a choice, all that are
+//! right.
 
 use super::frame::Frame;
 use std::collections::BTreeSet;
@@ -9,17 +9,17 @@ use std::collections::BTreeSet;
 pub enum Reply {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// One after another.
+    /// Several replies, one after another.
     Several(Vec<Reply>),
     /// An array of these keys, in any order.
     Keys(BTreeSet<Vec<u8>>),
-    /// A cursor, and some of these keys: a walk from 0 to 0 gives each of them.
+    /// A cursor, and some of these keys: a scan from 0 to 0 finds each of them.
     Walk(BTreeSet<Vec<u8>>),
     /// One of these keys.
     OneOf(BTreeSet<Vec<u8>>),
-    /// A number.
+    /// Any number.
     Number,
-    /// A text.
+    /// Any text.
     Text,
 }
 
@@ -30,7 +30,7 @@ impl From<Vec<u8>> for Reply {
 }
 
 impl Reply {
-    /// How many bytes at the start of `got` are such a reply; `None` if they are another.
+    /// Length of such a reply at the start of `got`; `None` if it is another one.
     pub fn matches(&self, got: &[u8]) -> Option<usize> {
         if let Reply::Bytes(bytes) = self {
             return got.starts_with(bytes).then_some(bytes.len());

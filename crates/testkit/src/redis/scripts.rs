@@ -1,4 +1,4 @@
-//! Scripts as the [`Model`] knows them: those with one call, and libraries of such functions.
+//! Scripts that the [`Model`] knows: those with one call, and libraries of such functions.
 //!
 //! ```text
 //! return(redis.pcall('append',KEYS[1],ARGV[1]))
@@ -16,7 +16,7 @@ use super::words::{Answer, Fail, int, integer, ok};
 use sha1::{Digest, Sha1};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Commands that a script may call here, and whether they change something.
+/// Commands that a script may call here, and whether they change data.
 const CALLED: &[(&str, bool)] = &[
     ("get", false),
     ("strlen", false),
@@ -65,7 +65,7 @@ impl Script {
         script.writes().map(|_| script)
     }
 
-    /// Whether it changes something; `None` if it calls an unknown command.
+    /// Whether it changes data; `None` if it calls an unknown command.
     fn writes(&self) -> Option<bool> {
         let Word::Text(name) = self.0.first()? else { return None };
         CALLED.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, writes)| *writes)
@@ -90,7 +90,7 @@ struct Function {
     no_writes: bool,
 }
 
-/// Keys, and other arguments.
+/// The keys of a call, and its other arguments.
 type Asked<'a> = (&'a [Vec<u8>], &'a [Vec<u8>]);
 
 /// The loaded scripts and libraries.
@@ -196,7 +196,7 @@ impl Model {
         if reads && script.writes() == Some(true) {
             return Fail::of(ONLY_READS);
         }
-        // In a script all speak RESP2.
+        // Scripts speak RESP2, whatever their client speaks.
         let resp3 = std::mem::take(&mut self.client(client).resp3);
         let told = self.ask_in_script(client, &words);
         self.client(client).resp3 = resp3;
@@ -205,7 +205,7 @@ impl Model {
     }
 }
 
-/// Keys and arguments, behind their number.
+/// Splits arguments into keys and others; their first word is the number of keys.
 fn asked(args: &[Vec<u8>]) -> Result<Asked<'_>, Fail> {
     let Ok(count) = usize::try_from(integer(&args[1])?) else {
         return Fail::of("ERR Number of keys can't be negative");

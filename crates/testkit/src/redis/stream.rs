@@ -1,9 +1,9 @@
-//! Random RESP commands: what clients send, and now and then what they should not.
+//! Random RESP commands: what clients send, and now and then wrong arguments.
 //!
 //! Each command is a template of [`FORMS`], filled in from few keys and odd values, so that commands
-//! meet and limits are hit. The choices come from a number or from bytes: a fuzzer that changes one
-//! byte changes one choice.
-//!
+//! Each command is a template of [`FORMS`], filled in from few keys and odd values, so that commands meet and
+//! limits are hit. The choices come from a seed or from bytes: a fuzzer that changes one byte changes one
+//! choice.
 //! ```text
 //! %k %v %i …   a key, a value, an integer … (see [`Choices::word`])
 //! [a %i|b]     one of these, or nothing
@@ -16,13 +16,14 @@ use super::{forms, lua};
 /// Where choices come from.
 #[derive(Clone, Debug)]
 pub enum Choices<'b> {
-    /// A number, stirred for each choice.
+    /// The state of a generator, which each choice changes.
     Seed(u64),
-    /// One byte a choice; when they are used up there is nothing left to do.
+    /// One byte for each choice; when all are used up, the stream ends.
     Bytes(&'b [u8]),
 }
 
-/// Bytes of the longest values that collections are sent. With the longest name they are still an element.
+/// Bytes of the longest values that collections are sent. An element of such a value and the longest name is
+/// still allowed.
 const ELEMENT_BYTES: usize = 16_000;
 
 /// Templates, as [`Choices::command`] reads them.
@@ -138,7 +139,7 @@ pub const FORMS: &[&str] = &[
     "EXPIRE %k 10 %k",
 ];
 
-/// Templates of what Redis 7 does not know.
+/// Templates of commands and options that Redis 7 lacks.
 pub const NEWER_FORMS: &[&str] = &[
     "SET %k %v (IFEQ|IFNE) %v {GET|KEEPTTL|EX %s}",
     "SET %k %v {IFEQ %v|IFNE %v|NX|XX|GET|KEEPTTL|EX %s}",
@@ -303,7 +304,7 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "GEORADIUS_RO %Z %O %A %D (km|ft) {WITHHASH|DESC}",
     "GEORADIUSBYMEMBER %Z %g %D km {STORE %Z|ASC|%w}",
     "GEORADIUSBYMEMBER_RO %Z %g %D (mi|%w) {WITHDIST|ASC}",
-    // In their order, or that of other keys.
+    // Sorted by their own values, or by those of other keys.
     "SORT %l {DESC|ALPHA|LIMIT %r %i|BY nosort|%w}",
     "SORT %l ALPHA {DESC|GET #|GET %p|GET h*->%g|LIMIT %r %i}",
     "SORT %l BY (%k*|h*|h*->%g|*) {GET #|GET *|DESC|LIMIT %r %i}",
@@ -312,7 +313,7 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "SORT_RO (%l|%q|%Z|%h|%k) {DESC|ALPHA|LIMIT %r %i|GET *|STORE %l|%w}",
     "SORT (%l|%q|%Z) {ALPHA|DESC|LIMIT %r %i|GET #} STORE %l",
     "SORT %l GET %k* STORE %l",
-    // Streams, but for what goes by the clock.
+    // Streams, but no commands that depend on the clock.
     "XADD %S %N %g %G {%g %G}",
     "XADD %S [NOMKSTREAM] [MAXLEN %i|MINID %N|MAXLEN = %i] %N %g %n",
     "XADD %S %N %g %G %g",
@@ -333,7 +334,7 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "XACK %S (g|h|%w) %N {%N}",
     "XPENDING %S (g|h|%w)",
     "XCLAIM %S (g|h) (alice|bob) 0 %N {%N} [JUSTID]",
-    // Their types and sizes among others.
+    // Types and sizes of collections, and commands on keys of any type.
     "TYPE (%h|%l|%q|%Z|%S)",
     "RENAME (%S|%l) %S",
     "COPY %S %S [REPLACE]",
@@ -362,8 +363,9 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "ZCARD (%h|%l|%q|%k)",
 ];
 
-/// Forms, by their first words, that get only their own wrong arguments. What the first four reply to others is not for programs;
-/// SPOP without a count leaves what chance has left; and each member of `%E` has the score that the others have.
+/// Forms, by their first words, that get only the wrong arguments that they name. Replies of the first four
+/// to other ones are for people, not for programs. SPOP without a count would leave a random rest. All
+/// members of `%E` must have the same score.
 const AS_THEY_ARE: &[&str] = &[
     "DEBUG",
     "COMMAND",
@@ -381,7 +383,7 @@ const AS_THEY_ARE: &[&str] = &[
 ];
 
 impl Choices<'_> {
-    /// A number below `n`, which is at most 256 where choices come from bytes; 0 when they are used up.
+    /// A number below `n`, which is at most 256 if choices come from bytes; 0 when they are used up.
     pub fn below(&mut self, n: usize) -> usize {
         match self {
             Choices::Seed(state) => {
@@ -414,13 +416,13 @@ impl Choices<'_> {
         self.spoilt(form)
     }
 
-    /// A command that Redis may not know.
+    /// A command, which Redis 7 may lack.
     pub fn command_of_both(&mut self) -> Vec<Vec<u8>> {
         let form = if self.below(8) == 0 { self.of(NEWER_FORMS) } else { self.of(FORMS) };
         self.spoilt(form)
     }
 
-    /// A command that Redis may not know, or one of collections.
+    /// A command, which Redis 7 may lack, or one on collections.
     pub fn command_of_any(&mut self) -> Vec<Vec<u8>> {
         if self.below(2) == 0 {
             return self.command_of_both();
@@ -429,13 +431,13 @@ impl Choices<'_> {
         self.spoilt(form)
     }
 
-    /// A template with its places filled in, now and then not as it should be.
+    /// A filled template, now and then with an argument that is wrong.
     fn spoilt(&mut self, form: &str) -> Vec<Vec<u8>> {
         let mut words = self.filled(form);
         if AS_THEY_ARE.iter().any(|name| form.starts_with(name)) {
             return words;
         }
-        // Now and then an argument too few, too many, or another.
+        // Now and then an argument is missing, superfluous or replaced.
         match self.below(40) {
             0 => drop(words.pop()),
             1 => words.push(self.word('x')),
@@ -450,7 +452,7 @@ impl Choices<'_> {
         if words.is_empty() { vec![b"PING".to_vec()] } else { words }
     }
 
-    /// A template with its places filled in.
+    /// A filled template.
     pub fn filled(&mut self, form: &str) -> Vec<Vec<u8>> {
         let mut words = Vec::new();
         let mut rest = form;
@@ -515,11 +517,11 @@ impl Choices<'_> {
             )
             .as_str()
             {
-                // Beyond what lies in an item: its value is in pieces, however short it is.
+                // Longer than a key inside an item: the value is in pieces, however short it is.
                 "long" => "k".repeat(8193),
                 key => key.to_owned(),
             },
-            // Keys of collections, few of each; now and then another's.
+            // Keys of collections, few of each type; now and then one of another type.
             'h' => one(&["h1", "h2"], &[&["l1", "a", "none"]]),
             'l' => one(&["l1", "l2"], &[&["h1", "a", "none"]]),
             'q' => one(&["s1", "s2", "s3"], &[&["h1", "z1", "a", "none"]]),
@@ -533,29 +535,29 @@ impl Choices<'_> {
                 &[&["0-0", "0", "x", "1-2-3", "-", "5-x", ""]],
             ),
             'M' => one(&["-", "+", "-", "+", "2", "(2-1", "7-3", "9"], &[&["(", "x", "(-", ""]]),
-            // A value that an element may be, and one of several of a stream's entry: longer ones have their own tests.
+            // A value short enough for an element, and one short enough for an entry of several: longer ones
+            // have their own tests.
             'V' => return cut(self.word('v'), ELEMENT_BYTES),
             'G' => return cut(self.word('v'), ELEMENT_BYTES / 8),
-            // A sorted set: elsewhere a byte 0 ends a string when ALPHA compares it.
+            // For SORT with ALPHA, whose comparison ends at a byte 0.
             'W' => {
                 let mut value = self.word('V');
                 value.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = 0x7f);
                 return value;
             }
-            // Fields and members.
+            // Names of fields and members.
             'g' => one(
                 &["a", "b", "c", "d", "e", "field", "1", "2", "-7"],
                 &[&["", "007", "-0", "a b", "é\0", "9223372036854775807", "9223372036854775808"], &["long"]],
             )
             .replace("long", &"x".repeat(70)),
-            // Scores, and their bounds.
-            // Longitudes, latitudes, and how far.
+            // Longitudes (O), latitudes (A) and distances (D); then scores and their bounds.
             'O' => {
                 one(&["13.361389", "15.087269", "0", "-120.5", "179.999"], &[&["180", "-180", "181", "x"]])
             }
             'A' => one(&["38.115556", "37.502669", "0", "-60.25"], &[&["85.05112878", "-85.06", "90", ""]]),
             'D' => one(&["0", "100", "200", "5000", "20000"], &[&["-1", "x", "1e300", "0.001"]]),
-            // Keys of HyperLogLogs; now and then another's.
+            // Keys of HyperLogLogs; now and then one of another type.
             'P' => one(&["p1", "p2", "p3"], &[&["a", "l1", "none"]]),
             'c' => one(
                 &["0", "1", "2", "-1", "1.5", "100", "1700000000000"],
@@ -573,7 +575,7 @@ impl Choices<'_> {
                 "bits" => {
                     return (0..self.below(24)).map(|_| [0, 255, 1, 128, 15, 240][self.below(6)]).collect();
                 }
-                // Around and beyond the size that is stored in one piece.
+                // Values of about the size that one piece stores, and beyond.
                 _ => "0123456789".repeat([40, 41, 200, 1638, 1640, 4000][self.below(6)]),
             },
             'n' => one(
@@ -581,7 +583,7 @@ impl Choices<'_> {
                 &[NEVER, NONE, &["1e3", "-0", "inf"]],
             ),
             'i' => one(&["0", "1", "-1", "2", "7", "100", "-300", "255"], &[NEVER, NONE]),
-            // Less than that Redis itself cannot count with.
+            // Redis itself cannot count with a lower number.
             'j' => one(&["0", "1", "-1", "2", "7", "100", "-300", "255"], &[&["9223372036854775807"], NONE]),
             'f' => one(&["0.5", "1", "-1.25", "10", "3.75", "2e2"], &[NONE, &["inf", "nan", "-inf"]]),
             'r' => one(&["0", "1", "-1", "2", "5", "-3", "10", "100", "-100"], &[NEVER, NONE]),
@@ -603,7 +605,7 @@ impl Choices<'_> {
             'u' => {
                 one(&["4000000000000", "3500000000123"], &[&["0", "-1", "1", "1000000000000"], NEVER, NONE])
             }
-            // Redis counts an expired key that was not looked for since.
+            // Times that do not pass soon: Redis counts an expired key until a command looks for it.
             'T' => one(&["4000000000", "3500000000"], &[&["0", "-1"], NEVER, NONE]),
             'U' => one(&["4000000000000", "3500000000123"], &[&["0", "-1"], NEVER, NONE]),
             'z' => one(&["0", "0", "100000", "60000"], &[&["-1"], NONE]),
@@ -622,7 +624,7 @@ impl Choices<'_> {
                 &["*", "a*", "?", "[ab]", "key:*", "*:[1-2]", "[^a]"],
                 &[&["", "\\a", "[", "[a", "a?b", "**", "[b-a]", "\\"]],
             ),
-            // No time that would be over before another server is asked.
+            // No such word may be a time that passes before the other server is asked.
             'x' => one(&["x", "on", "0", "abc", "a b", "", "-1", "1.5"], &[]),
             'w' => one(&["x", "on", "no", "0", "1", "abc", "a b", "", "LIST", "-1"], &[]),
             other => panic!("no kind {other}"),
@@ -634,7 +636,8 @@ impl Choices<'_> {
 impl Choices<'_> {
     /// The payload of a collection, in any form that Redis from 7.0 on reads.
     fn collection_payload(&mut self) -> Vec<u8> {
-        // A set in a listpack is of 7.2, fields that expire of 7.4 and of Valkey 9.0.
+        // Forms with numbers from 20 on are newer: sets in listpacks (7.2), fields that expire (7.4, Valkey
+        // 9.0).
         let all: Vec<_> = forms::FORMS.iter().filter(|(_, _, number)| *number < 20).collect();
         let &(kind, form, number) = all[self.below(all.len())];
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -652,7 +655,7 @@ impl Choices<'_> {
             forms::Kind::List | forms::Kind::Set => names,
             forms::Kind::Hash => names.into_iter().flat_map(|name| [name, self.word('g')]).collect(),
             forms::Kind::SortedSet => {
-                // In order: Redis takes packed ones without sorting them.
+                // In order: Redis takes a packed sorted set as it is, without sorting it.
                 let mut all: Vec<_> = names.into_iter().map(|name| (self.below(3), name)).collect();
                 all.sort();
                 all.into_iter().flat_map(|(score, name)| [name, score.to_string().into_bytes()]).collect()
@@ -660,7 +663,7 @@ impl Choices<'_> {
         };
         let mut body = forms::body(kind, form, number, &words, self.below(4) == 0);
         if self.below(8) == 0 {
-            // Wrong for any reader.
+            // Wrong for every reader.
             body[1] = 0;
         }
         forms::sealed(&body, 10)

@@ -1,4 +1,4 @@
-//! The [`Model`](super::model::Model)'s strings: SET and what it grew out of, ranges, numbers, LCS.
+//! The [`Model`](super::model::Model)'s strings: SET and the commands that it replaces, ranges, numbers, LCS.
 
 use super::float;
 use super::model::{Item, number_of};
@@ -66,7 +66,7 @@ impl Words<'_> {
                 }
                 _ => return Fail::of(SYNTAX),
             };
-            // The same word again is redundant; a second value is not.
+            // The same option twice is allowed; a second value for it is not.
             let again = |other: &Condition| {
                 matches!(
                     (other, &wanted),
@@ -248,7 +248,7 @@ impl Words<'_> {
     pub(super) fn incrbyfloat(&mut self) -> Answer {
         let item = self.item(0);
         let old = item.as_ref().map_or(&b"0"[..], |item| &item.value);
-        // As for other numbers: spaces that memcached leaves.
+        // As for other numbers, spaces behind it are allowed, since memcached leaves some.
         let end = old.iter().rposition(|&byte| byte != b' ').map_or(0, |at| at + 1);
         let sum = float::sum(&old[..end], &self.args[1])?.into_bytes();
         let place = self.place(0);
@@ -286,7 +286,7 @@ impl Words<'_> {
         if !idx {
             return Ok(bulk(&pairs.iter().map(|&(i, _)| one[i]).collect::<Vec<u8>>()).into());
         }
-        // Pairs that follow each other in both are one match; the last comes first.
+        // Pairs that follow each other in both texts are one match; the last match comes first.
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         for &(i, j) in &pairs {
             match runs.last_mut() {
@@ -312,8 +312,8 @@ impl Words<'_> {
     }
 }
 
-/// The places of a longest common subsequence in both texts. Of several, the one that is found from the ends, where a byte of the
-/// second is given up unless it is better to lose that of the first.
+/// The places of a longest common subsequence in both texts. If there are several, it is the one that is
+/// found from the ends when a byte of the second text is dropped, unless dropping one of the first is better.
 fn common(one: &[u8], two: &[u8]) -> Vec<(usize, usize)> {
     let mut best = vec![vec![0u32; two.len() + 1]; one.len() + 1];
     for i in 1..=one.len() {

@@ -38,7 +38,7 @@ pub(super) fn int(n: i64) -> Answer {
     Ok(format!(":{n}\r\n").into_bytes().into())
 }
 
-/// A number as Redis writes it, and no other.
+/// The number, if it is written as Redis writes it; else an error.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Fail> {
     let parsed = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
     match parsed {

@@ -187,7 +187,7 @@ impl Known {
     }
 }
 
-/// Stores by the shortest way that does it, as a server does.
+/// Stores in the shortest way, as a server does.
 fn store_hinted(
     guard: &mut Guard<'_>,
     key: &Key<'_>,
@@ -206,7 +206,7 @@ fn store_hinted(
     guard.store_value_hinted(key, value, attributes, expect, &hint)
 }
 
-/// Sends one part in `parts` of the missing rest of `value`.
+/// Fills the upload with one part in `parts` of the missing rest of `value`.
 fn fill(guard: &mut Guard<'_>, upload: &mut Upload, value: &[u8], parts: u64) -> Result<(), Refusal> {
     let missing = upload.missing();
     let at = value.len() - missing as usize;

@@ -9,7 +9,7 @@ const LARGE_BYTES: usize = 6_000;
 /// How many names a large hash, set or list has.
 const WIDE: usize = 1_500;
 
-/// A field or member or element; its value, in a hash; its score, in a sorted set.
+/// A field, member or element; its value, in a hash; its score, in a sorted set.
 type Known3 = (Vec<u8>, Vec<u8>, f64);
 
 /// The contents of a collection, in order.
@@ -29,7 +29,7 @@ fn known_of(there: &Collection<'_>, entry: Entry<'_>) -> Known3 {
     (text(there, &entry.name), text(there, &entry.value), entry.score)
 }
 
-/// The result of a change: the number that it counts, and the elements that it took out.
+/// The result of a change: the number that it returns, and the elements that it removed.
 type Gave = (usize, Vec<Known3>);
 
 impl Elements {
@@ -58,13 +58,13 @@ impl Elements {
         self.entries.iter().position(|known| known.0 == name)
     }
 
-    /// Inserts a member at the place of its score and its bytes.
+    /// Inserts a member in the order of scores and bytes.
     fn place(&mut self, member: Vec<u8>, score: f64) {
         let at = self.entries.partition_point(|known| (known.2, &known.0) < (score, &member));
         self.entries.insert(at, (member, Vec::new(), score));
     }
 
-    /// The bytes of its strings, and of what goes with each.
+    /// Bytes of its strings, and of what is stored beside each.
     fn bytes(&self) -> usize {
         self.entries.iter().map(|known| known.0.len() + known.1.len() + 8).sum()
     }
@@ -84,17 +84,17 @@ struct Plan {
 impl Plan {
     fn of(op: &Op, writes: u64) -> Plan {
         let kind = [Type::Hash, Type::Set, Type::SortedSet, Type::List][op.flags as usize / 7 % 4];
-        // Now and then enough for a tree of several levels.
+        // Now and then there are enough names for a tree of several levels.
         let wide = kind != Type::SortedSet && op.bytes % 29 < 3;
         let count = if wide { WIDE / 3 } else { 1 + op.bytes / 4 % 5 };
         let string = |i: usize| {
             if wide {
                 return format!("one of {}", (writes as usize * 101 + i) % WIDE).into_bytes();
             }
-            // From few, so that they meet again; numbers, short and long strings.
+            // Names come from few, so that they occur again: numbers, short and long strings.
             let n = (op.bytes * 7 + i * 13 + writes as usize) % 60;
             match n % 5 {
-                // About as long as a leaf may be, and longer.
+                // About as long as an element in a leaf may be, and longer.
                 _ if kind != Type::Hash && n % 20 == 13 => {
                     vec![n as u8; 16_355 + n / 20 * 2 + i % 2 * 20_000]
                 }
@@ -107,7 +107,7 @@ impl Plan {
         };
         let names: Vec<Vec<u8>> = (0..count).map(string).collect();
         let value = |(i, name): (usize, &Vec<u8>)| {
-            // About as long as a leaf may have them, and longer.
+            // About as long as a value in a leaf may be, and longer.
             let n = (op.bytes * 5 + i * 11 + writes as usize) % 60;
             let long = kind == Type::Hash && !wide && n % 20 == 13;
             if long { vec![n as u8; 16_325 + n / 20 * 10 + i % 2 * 20_000] } else { name.clone() }
@@ -244,7 +244,8 @@ impl Plan {
 
 impl Model {
     pub(super) fn change_elements(&mut self, guard: &mut Guard<'_>, op: &Op, place: DbKey) {
-        // It is known that the item was evicted, but not what the store has while it is changed.
+        // A read notices that the item was evicted: during the change it would be unknown what the store
+        // holds.
         self.read(guard, place, Look::Peek);
         self.writes += 1;
         let plan = Plan::of(op, self.writes);

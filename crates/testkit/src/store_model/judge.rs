@@ -15,7 +15,8 @@ impl Model {
         self.known.get_mut(&place)
     }
 
-    /// Forgets an item that the store lacks, and counts it if the map has it; also where another is about to take its place.
+    /// Forgets an item that the store lacks, and counts it if the map has it; also if another one is about to
+    /// replace it.
     pub(super) fn lose(&mut self, place: DbKey) {
         self.lost += u64::from(self.live(place).is_some());
         self.known.remove(&place);
@@ -24,7 +25,7 @@ impl Model {
     pub(super) fn value(&mut self, place: DbKey, bytes: usize) -> Vec<u8> {
         self.writes += 1;
         let words = [u64::from(place.1) << 8 | place.0 as u64, self.writes].map(u64::to_le_bytes).concat();
-        // Not byte by byte, which takes a fuzzer most of its time.
+        // Not byte by byte: that would take most of a fuzzer's time.
         let mut value = words.repeat(bytes.div_ceil(words.len()));
         value.truncate(bytes);
         value
@@ -42,14 +43,14 @@ impl Model {
         }
     }
 
-    /// Takes note of a write's token.
+    /// Notes the token of a write.
     pub(super) fn token(&mut self, place: DbKey, cas: u64) -> u64 {
         let last = self.tokens.insert(place, cas).unwrap_or(0);
         assert!(cas > last && cas < 1 << 63, "{place:?}: token {cas} follows {last}");
         cas
     }
 
-    /// The expectation of `op`, and whether it holds by the map.
+    /// The store's expectation for `op`; the map decides what it should be.
     pub(super) fn expect(&mut self, guard: &mut Guard<'_>, op: &Op, place: DbKey, absent: bool) -> Expect {
         let cas = self.live(place).map(|known| known.cas);
         match op.expect {
@@ -81,18 +82,18 @@ impl Model {
         let live = self.live(place).map(|known| known.cas);
         match (done, expect) {
             (Ok(_), Expect::Any | Expect::Unchanged(_)) => {}
-            // It was evicted, so what is known of it is no longer true.
+            // The old item was evicted: the map's knowledge of it is no longer true.
             (Ok(_), Expect::Absent) => self.lose(place),
             (Ok(_), Expect::Present) => assert!(live.is_some(), "{place:?} is not there"),
             (Ok(_), Expect::Cas(cas)) => assert_eq!(live, Some(cas), "{place:?} has another token"),
             (Err(Refusal::Absent), Expect::Present | Expect::Cas(_)) => self.lose(place),
-            // It was seen, and evicted for the memory of what comes in its place.
+            // The item was evicted to make room for the one that replaces it.
             (Err(Refusal::Absent), Expect::Unchanged(_)) => self.lose(place),
             (Err(Refusal::Present), Expect::Absent) => assert!(live.is_some(), "{place:?} is there"),
             (Err(Refusal::Changed), Expect::Cas(cas)) => {
                 assert!(live.is_some_and(|live| live != cas), "{place:?} has this token");
             }
-            // It was moved for the memory of what comes in its place.
+            // The item was moved to make room for the one that replaces it.
             (Err(Refusal::Changed), Expect::Unchanged(_)) => assert!(live.is_some(), "{place:?} came back"),
             (Err(Refusal::Type), _) => {
                 let collection = self.live(place).is_some_and(|known| known.elements.is_some());

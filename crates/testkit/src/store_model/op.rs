@@ -22,7 +22,7 @@ pub(super) const CROWD: u32 = 6_000;
 /// Of these, as many are reached in one batch.
 const BATCH: u32 = 64;
 
-/// See [`Op::lighter`].
+/// The factor of [`Op::lighter`].
 const LIGHTER: u32 = 16;
 
 /// The limit moves between these. In the least, two values of the largest are less than uploads may hold.
@@ -34,15 +34,15 @@ pub struct Op {
     pub(super) verb: Verb,
     /// The worker that does it.
     pub(super) worker: usize,
-    /// Place of the database's name.
+    /// Index of the database's name.
     pub(super) database: usize,
     pub(super) key: u32,
     pub(super) expect: Wanted,
     pub(super) bytes: usize,
-    /// Milliseconds from now; none is never.
+    /// Milliseconds until the expiry; none: never.
     pub(super) ttl_ms: Option<u64>,
     pub(super) flags: u32,
-    /// The store is asked where the stages of a batch have looked, as a server asks it.
+    /// The store gets the hint of a batch's stages, as from a server.
     pub(super) hinted: bool,
 }
 
@@ -64,20 +64,20 @@ pub(super) enum Verb {
     Patch,
     /// Begins a value that arrives in pieces; one that was begun before is dropped.
     Begin,
-    /// More of it arrives.
+    /// Receives more of that value.
     Continue,
-    /// All of it has arrived.
+    /// Receives the rest of it, and stores it.
     Publish,
-    /// Keeps a large value for sending.
+    /// Pins a large value, as for sending.
     Pin,
-    /// Sends the pinned value.
+    /// Checks all pinned values, as if they were sent, and drops the pins.
     Unpin,
     /// Stores a crowd of small values, of sizes around the given one.
     Fill(u32),
     /// Reads a crowd.
     Read(u32),
     Drop(u32),
-    /// Several keys as one.
+    /// Several keys in one transaction.
     Transaction,
     Walk,
     Wait(u64),
@@ -113,7 +113,7 @@ impl Op {
         let many = 1 + u32::from(count) * 4;
         let size = usize::from(u16::from_le_bytes([low, high]));
         let verb = match verb % 64 {
-            // One in seven of all.
+            // One in seven of all operations.
             _ if verb >= 220 => Verb::Elements,
             0..8 => Verb::Get,
             8 => Verb::Peek,
