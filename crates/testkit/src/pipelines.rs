@@ -1,7 +1,7 @@
-//! The same requests received in several ways: one by one, and together with runs of plain ones taken wherever there are two,
 //! The same requests received in several ways: one by one; all in one piece, with runs taken from two plain
 //! requests on, never, or as a server takes them; and cut. All ways give the same bytes (except tokens, which
 //! differ between servers), and leave the same items and the same counters.
+//!
 //! ```text
 //! ask(request) ─▶ the first server, by itself, without runs: the caller judges its reply
 //! together()   ─▶ all the others, the requests since then in one piece: compared with the first

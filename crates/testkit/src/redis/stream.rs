@@ -1,9 +1,9 @@
 //! Random RESP commands: what clients send, and now and then wrong arguments.
 //!
-//! Each command is a template of [`FORMS`], filled in from few keys and odd values, so that commands
 //! Each command is a template of [`FORMS`], filled in from few keys and odd values, so that commands meet and
 //! limits are hit. The choices come from a seed or from bytes: a fuzzer that changes one byte changes one
 //! choice.
+//!
 //! ```text
 //! %k %v %i …   a key, a value, an integer … (see [`Choices::word`])
 //! [a %i|b]     one of these, or nothing

@@ -6,8 +6,7 @@
 //! Lua scripts, which call some of them.
 //!
 //! Replies that are known to differ are in `spec/redis-differs.list`, each with its reason; a reason that no
-//! reply needed is named. What differs otherwise is printed, cut down to the commands
-//! that are needed for it.
+//! reply needed is named. Every other difference is printed, with no more commands than it needs.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server};
@@ -24,7 +23,7 @@ use std::time::{Duration, Instant};
 const STREAMS: u64 = 200;
 /// Commands of a stream.
 const LENGTH: usize = 400;
-/// Differences after which no more are looked for.
+/// Number of differences after which the search ends.
 const DIFFERENCES_MAX: usize = 40;
 
 fn main() -> ExitCode {
@@ -58,7 +57,7 @@ fn check() -> Result<bool, String> {
     )?;
     let mut servers = [peer.address(), larder.address()];
     if kind == Kind::Scripts {
-        // However busy the machine is: none is ended for the time that it takes.
+        // Scripts have no time limit, so that a busy machine ends none.
         let mut stream = TcpStream::connect(larder.address()).map_err(|error| error.to_string())?;
         let said = stream.write_all(b"CONFIG SET busy-reply-threshold 0\r\n");
         let mut reply = [0; 5];
@@ -74,7 +73,7 @@ fn check() -> Result<bool, String> {
         let mut expected =
             |difference: &Difference| printed.contains(&place(difference)) || known.explains(difference);
         let mut differs = differ(servers, &sent, &mut expected);
-        // Redis 8.0.6 ends by a signal in FUNCTION FLUSH behind some of the streams: it is started anew, and the stream
+        // Redis 8.0.6 crashes in FUNCTION FLUSH after some streams: it is started again, and the stream is
         // tried once more.
         for tries in 1..=2 {
             if differs.is_ok() || !has_ended(&mut peer) {
@@ -88,7 +87,7 @@ fn check() -> Result<bool, String> {
         }
         let Some(differs) = differs.map_err(|error| format!("stream {seed}: {error}"))? else { continue };
         found += 1;
-        // A difference that does not come again is shown with all that led to it.
+        // If the difference does not occur again, all commands before it are shown.
         let again = reduce(servers, &sent, &mut expected).unwrap_or(None);
         let (sent, difference) = again.unwrap_or((sent[..=differs.at].to_vec(), differs));
         printed.push(place(&difference));
@@ -99,7 +98,8 @@ fn check() -> Result<bool, String> {
             break;
         }
     }
-    // Reasons for commands that other kinds send more often are theirs to need.
+    // A reason may be unused only because streams of another kind have the command more often: then it is not
+    // named.
     for reason in known.unused(|name| kind.is_first_with(name)) {
         println!("no reply needs this any more: {reason}");
     }
@@ -117,8 +117,8 @@ fn check() -> Result<bool, String> {
     Ok(found == 0)
 }
 
-/// Whether a server has ended by itself, which takes it a while. One that answers has not, and is not waited for: it was the
-/// other one that broke off.
+/// Whether a server has ended by itself, which takes a while. A server that answers has not, so there is no
+/// wait: the other server broke off.
 fn has_ended(server: &mut Server) -> bool {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
@@ -132,14 +132,14 @@ fn has_ended(server: &mut Server) -> bool {
     false
 }
 
-/// Waits for any reply of a server of Redis's protocol, be it an error.
+/// Waits for any reply of a server of Redis's protocol; an error is one.
 fn answers(server: &Server) -> std::io::Result<()> {
     let mut stream = server.connect()?;
     stream.write_all(b"PING\r\n")?;
     stream.read_exact(&mut [0; 1])
 }
 
-/// What equal differences have in common: the command, and the first lines that are not alike.
+/// What equal differences have in common: the command, and the first lines that differ.
 fn place(difference: &Difference) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let Difference { command, first, second, .. } = difference;
     let (mut first, mut second) = (first, second);

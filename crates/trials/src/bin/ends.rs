@@ -1,10 +1,11 @@
-//! Asks a server of Redis's protocol for numbers at the ends of what integer arguments take, and compares its replies with the
-//! table by which Larder's sessions are tested.
+//! Sends numbers at the limits of integer arguments to a server of Redis's protocol, and compares its replies
+//! with the table by which Larder's sessions are tested.
 //!
 //! `ends path/to/redis-server|valkey-server`
 //!
-//! What it answers otherwise is printed. Valkey is not asked about fields with times, of which it speaks in words of its own, nor
-//! any for elements at places beyond 32 bits, nor for MSETEX, which Redis 8.0 does not know.
+//! Replies that differ are printed. Valkey is not asked about fields that expire, for which it has its own
+//! error texts; no server is asked for elements at indexes beyond 32 bits, nor for MSETEX, which Redis 8.0
+//! lacks.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server};
@@ -16,7 +17,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A connection, and the bytes that have come and were not taken.
+/// A connection, and the received bytes that are not yet part of a reply.
 struct Peer {
     stream: TcpStream,
     come: Vec<u8>,

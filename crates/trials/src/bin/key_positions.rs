@@ -1,4 +1,5 @@
-//! Where a server of Redis's protocol has the keys of commands, beside where Larder has them: `spec/key-positions.list`.
+//! Compares where a server of Redis's protocol finds the keys of commands with where Larder finds them:
+//! `spec/key-positions.list`.
 //!
 //! `key_positions path/to/redis-server|valkey-server`
 //!

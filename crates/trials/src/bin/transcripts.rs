@@ -4,9 +4,9 @@
 //! --spawn path/to/valkey-server]
 //! [--show] [part of a file name or title]…`
 //!
-//! `--against` runs cases without options on a running server and flushes it in between; `--spawn`
-//! starts the program once per case. Cases of which the server's version is known to differ are run, too: they must
-//! fail, and where they say what happens in place of a step that must happen. `--show` prints what came. Cases
+//! `--against` runs cases without options on a running server and flushes it in between; `--spawn` starts the
+//! program once per case. Cases that the server's version is known to fail are run, too. They must fail; and
+//! a case that says what happens in place of a step must see that happen. `--show` prints what came. Cases
 //! that need the clock to move further than one wants to wait are counted, not run.
 
 use larder_testkit::process::{Program, Server};
@@ -21,17 +21,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const WAIT_SECONDS_MAX: u64 = 3;
-/// How often a peer is asked the same before it counts as different.
+/// Most tries of a case on a peer before the peer counts as different.
 const PEER_TRIES: usize = 3;
-/// How long a server that is known to differ may take for a reply.
+/// Longest time for a reply of a server that is known to differ.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What a run of a case shows of a server that is known to differ.
+/// The result of a case on a server that is known to differ.
 #[derive(PartialEq)]
 enum Shown {
     /// It differs as the case says.
     Differs,
-    /// It does what the case says of others.
+    /// It behaves as the case says of other servers.
     Agrees,
     /// It does something else.
     Other(String),
@@ -121,7 +121,7 @@ impl Target {
         matches!(self, Target::Spawned(Program::Larder))
     }
 
-    /// Whether a case means it by this name.
+    /// Whether this name in a case means the server.
     fn is(&self, who: &str, version: &str) -> bool {
         !self.is_larder() && (who == "memcached" || version.contains(who))
     }
@@ -137,7 +137,7 @@ impl Target {
         running || case.clock_seconds() > WAIT_SECONDS_MAX
     }
 
-    /// Runs a case; on a peer several times, since its threads look after items when they come to it.
+    /// Runs a case, on a peer several times: its background threads handle items at times of their own.
     fn run_some_times(&self, case: &Case, split: Split) -> Result<(), String> {
         let tries = if self.is_larder() { 1 } else { PEER_TRIES };
         let mut done = self.run(case, split, &[]);
@@ -150,8 +150,8 @@ impl Target {
         done
     }
 
-    /// Each way of handing over what is sent must show what the case says of the server or of others, and one of them the
-    /// former, unless it is said that the server only may differ.
+    /// Runs a case in each way of splitting its bytes. Each run must show what the case says of this server
+    /// or of others; one must show the former, unless the server only may differ.
     fn run_differing(&self, case: &Case, known: &[&Differs], show: bool) -> Result<(), String> {
         let mut differs = known.iter().any(|known| known.may());
         for &split in case.splits() {
@@ -171,7 +171,7 @@ impl Target {
         if differs { Ok(()) } else { Err(format!("{}: it does not differ", case.name())) }
     }
 
-    /// What one run shows.
+    /// The result of one run.
     fn differing(&self, case: &Case, split: Split, known: &[&Differs], show: bool) -> Shown {
         let says = |who: &str| known.iter().any(|known| known.who == who);
         let said = case.steps.iter().flat_map(|step| &step.otherwise).any(|(who, _)| says(who));
@@ -194,7 +194,7 @@ impl Target {
         if self.run(case, split, &[]).is_ok() { Shown::Agrees } else { Shown::Other(other) }
     }
 
-    /// Runs a case on a server that differs as is `known`.
+    /// Runs a case on a server that differs as `known` says.
     fn run(&self, case: &Case, split: Split, known: &[&Differs]) -> Result<(), String> {
         let is = |who: &str| known.iter().any(|known| known.who == who);
         let within = |sockets: Sockets| if known.is_empty() { sockets } else { sockets.within(SILENCE) };

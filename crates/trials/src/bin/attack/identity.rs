@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// The name in the certificate.
 const NAME: &str = "larder.test";
 
-/// A self-signed certificate and its key, in files that are removed with it, and what clients need that trust it.
+/// A self-signed certificate and its key, in files that are removed with it, and the configuration of clients
+/// that trust it.
 #[derive(Debug)]
 pub struct Identity {
     /// The file of the certificate.
@@ -27,7 +28,7 @@ impl Identity {
     /// Makes a certificate.
     ///
     /// # Errors
-    /// The system's, or the library's.
+    /// The system's error, or the library's.
     pub fn new() -> Result<Identity, String> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(told)?;
         let mut roots = RootCertStore::empty();
@@ -40,7 +41,7 @@ impl Identity {
         let folder = std::env::temp_dir().join(format!("larder-attack-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(told)?;
         let [chain, key] = ["crt", "key"].map(|name| folder.join(name).display().to_string());
-        // From here on its end removes the folder.
+        // From here on, dropping it removes the folder.
         let identity = Identity { chain, key, folder, config: Arc::new(config) };
         std::fs::write(&identity.chain, made.cert.pem()).map_err(told)?;
         std::fs::write(&identity.key, made.signing_key.serialize_pem()).map_err(told)?;
@@ -59,7 +60,7 @@ impl Drop for Identity {
     }
 }
 
-/// The port at which a server speaks TLS.
+/// The port on which a server speaks TLS.
 #[derive(Debug)]
 pub struct Tls {
     /// Its address.
@@ -72,7 +73,7 @@ impl Tls {
     /// The first message of a handshake, as a client sends it.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn hello(&self) -> Result<Vec<u8>, String> {
         let mut client = self.identity.client()?;
         let mut records = Vec::new();
@@ -85,7 +86,7 @@ impl Tls {
     /// Connects, sends a request and reads its reply; returns how long all of it took.
     ///
     /// # Errors
-    /// Another reply, or why there is none within `patience`.
+    /// Another reply than `reply`, or why none came within `patience`.
     pub fn exchange(&self, request: &[u8], reply: &[u8], patience: Duration) -> Result<Duration, String> {
         let began = Instant::now();
         let stream = connect(self.address)?;

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     larder_testkit::exit(attack())
 }
 
-/// A cell of a table in Markdown. What an attack has said may be anything that a server replies.
+/// A cell of a table in Markdown. Its text may be anything that a server has replied.
 fn cell(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;");
     text.replace(['\r', '\n'], " ")

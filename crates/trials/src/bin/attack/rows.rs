@@ -28,13 +28,13 @@ pub struct Row {
     pub megabytes: u64,
     /// Further options of the server.
     pub options: &'static [&'static str],
-    /// The cache is full before that.
+    /// The cache is filled before the attack.
     pub full: bool,
-    /// What is there before it begins.
+    /// Stores the data that the attack needs.
     pub prepare: fn(&Stage) -> Result<(), String>,
-    /// What is done; what came of it, or why that must not be.
+    /// Runs the attack; returns its result in words. An error: what the server must not do.
     pub attack: fn(&Stage) -> Result<String, String>,
-    /// The server ends of it.
+    /// The attack ends the server.
     pub ends: bool,
     /// The server has a port that speaks TLS, too.
     pub tls: bool,
@@ -46,19 +46,19 @@ const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -
     Row { name, megabytes: 64, options: &[], full: false, prepare, attack, ends: false, tls: false }
 }
 
-/// An attack on memory: the cache is full.
+/// An attack on memory, with a full cache.
 const fn heap(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -> Row {
     Row { full: true, ..row(name, attack) }
 }
 
-/// DEBUG is for every client.
+/// Every client may use DEBUG.
 const DEBUG: &[&str] = &["--enable-debug-command", "yes"];
 
-/// Items as large as may be.
+/// Values may have up to 32 MiB.
 const LARGE: &[&str] = &["-I", "32m"];
 const LARGE_AND_DEBUG: &[&str] = &["-I", "32m", "--enable-debug-command", "yes"];
 
-/// All of them.
+/// All attacks.
 pub const ROWS: &[Row] = &[
     Row { prepare: memory::one_of_16k, ..heap("mget-of-one", memory::mget_of_one) },
     Row { prepare: memory::one_of_16k, ..heap("exec-of-gets", memory::exec_of_gets) },
@@ -113,7 +113,7 @@ pub const ROWS: &[Row] = &[
     row("cheap", slice::cheap),
     heap("text-lines", dear::lines),
     Row { prepare: dear::empties, ..heap("dear-commands", dear::commands) },
-    // Copied in steps, and stored in steps.
+    // ZRANGESTORE copies in steps, and stores in steps.
     Row { prepare: dear::sorted, ..row("zrangestore", dear::zrangestore) },
     Row { prepare: elements::entries, ..row("streams", elements::streams) },
     Row { prepare: elements::fields, ..heap("times-of-fields", elements::times) },
@@ -128,7 +128,7 @@ pub const ROWS: &[Row] = &[
         options: &["--requirepass", "secret", "--text-auth", "no"],
         ..row("unauthenticated", half_open::unauthenticated)
     },
-    // A quarter of -c may be in handshakes.
+    // A quarter of the connections that -c allows may be in handshakes.
     Row { full: true, tls: true, options: &["-c", "4000"], ..row("handshakes", handshakes::standing) },
     Row {
         full: true,
@@ -144,7 +144,7 @@ pub fn fill(stage: &Stage) -> Result<(), String> {
     prepare(stage, &requests)
 }
 
-/// Sends requests of prepared data, and waits for the replies.
+/// Sends the requests that prepare an attack, and waits for the replies.
 fn prepare(stage: &Stage, requests: &[u8]) -> Result<(), String> {
     exchange(stage.resp, requests, PATIENCE).map(drop)
 }
@@ -154,7 +154,7 @@ fn set(key: &[u8], value: &[u8]) -> Vec<u8> {
     encode(&[b"SET", key, value])
 }
 
-/// So long for `what`; an error if it was longer than it may be.
+/// The time that `what` took, in words; an error if it is more than `most_ms`.
 fn within(took: Duration, most_ms: u64, what: &str) -> Result<String, String> {
     let said = format!("{what} in {:.0} ms", took.as_secs_f64() * 1e3);
     if took <= Duration::from_millis(most_ms) { Ok(said) } else { Err(format!("{said}, not {most_ms}")) }

@@ -1,4 +1,5 @@
-//! A server for one attack, and what is seen of it meanwhile: its memory, and how long its workers' canaries wait.
+//! A server for one attack, and what is measured meanwhile: its memory, and the waits of its workers'
+//! canaries.
 
 use crate::identity::{Identity, Tls};
 use crate::rows::{Row, fill};
@@ -11,20 +12,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A canary waits for no longer than this beyond what the machine takes, in microseconds.
+/// Longest wait of a canary beyond what the machine takes, in microseconds.
 pub const EXCESS_US_MAX: u64 = 10_000;
-/// The time between two looks at memory.
+/// The time between two measurements of memory.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running server, for an attack.
 #[derive(Debug)]
 pub struct Stage {
     pub server: Server,
-    /// Where it speaks RESP.
+    /// The address of its RESP port.
     pub resp: SocketAddr,
-    /// Where it speaks RESP by TLS, of attacks that need it.
+    /// The TLS port, if the attack needs one.
     pub tls: Option<Tls>,
-    /// Connections that stay open until all is over.
+    /// Connections that stay open until the attack is over.
     pub open: Mutex<Vec<TcpStream>>,
 }
 
@@ -40,7 +41,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether all is as it should be.
+    /// Whether the server has passed.
     pub fn holds(&self) -> bool {
         self.outcome.is_ok()
             && self.rss <= self.bound
@@ -90,7 +91,7 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
         let singing = scope.spawn(|| canaries.sing(started, || !stop.load(SeqCst)));
         scope.spawn(|| {
             while !stop.load(SeqCst) {
-                // The most that it ever was, also between two looks.
+                // The highest RSS so far, also between two measurements.
                 if let Ok(rss) = stage.server.rss_most_bytes() {
                     most.store(rss, SeqCst);
                 }
@@ -98,7 +99,7 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
             }
         });
         let outcome = (row.attack)(&stage);
-        // What it leaves behind is looked at, too.
+        // The memory that the attack leaves in use is measured, too.
         thread::sleep(10 * LOOK);
         stop.store(true, SeqCst);
         (outcome, singing.join())
@@ -113,7 +114,7 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
         canaries: None,
     };
     match songs {
-        // An attack that ends the server ends the canaries.
+        // An attack that ends the server also ends the canaries' connections.
         Err(_) if row.ends => {}
         Err(error) => report.canaries = Some(error.to_string()),
         Ok(heard) => {

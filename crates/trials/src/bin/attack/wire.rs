@@ -1,4 +1,4 @@
-//! What attackers send and hear. They write while they read, so that neither side waits for the other.
+//! Connections of attackers. They write while they read, so that neither side waits for the other.
 
 use larder_testkit::talk::encode;
 use std::io::{self, Read, Write};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ends a pipeline: its reply is like no other.
+/// The last request of a pipeline: no other reply is like its reply.
 const END: &[u8] = b"*2\r\n$4\r\nECHO\r\n$14\r\nattack-is-over\r\n";
 const ENDED: &[u8] = b"attack-is-over\r\n";
 const ENDED_HEAD: &[u8] = b"$14\r\n";
@@ -19,7 +19,7 @@ pub fn said(line: &str) -> Vec<u8> {
 /// A connection.
 ///
 /// # Errors
-/// What the system said.
+/// The system's error.
 pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -29,7 +29,7 @@ pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
 /// Sends requests, and reads all replies; returns the time that took, and their first bytes.
 ///
 /// # Errors
-/// That they did not come within `patience`, or the connection ended.
+/// The replies did not come within `patience`, or the connection ended.
 pub fn exchange(
     address: SocketAddr,
     bytes: &[u8],
@@ -44,7 +44,7 @@ pub fn exchange(
 /// As [`exchange`], with the last bytes of the replies.
 ///
 /// # Errors
-/// As [`exchange`].
+/// As [`exchange`], but returns the last bytes of the replies.
 pub fn exchange_last(
     address: SocketAddr,
     bytes: &[u8],
@@ -59,7 +59,7 @@ pub fn exchange_last(
 /// As [`exchange`], of the text protocol.
 ///
 /// # Errors
-/// As [`exchange`].
+/// As [`exchange`], in the text protocol.
 pub fn exchange_text(
     address: SocketAddr,
     bytes: &[u8],
@@ -71,10 +71,10 @@ pub fn exchange_text(
     Ok((took, first))
 }
 
-/// Bytes of the replies that are shown.
+/// Bytes of a reply that messages show.
 const SHOWN: usize = 200;
 
-/// What was heard of all replies, and how long that took.
+/// The replies that were read, and how long that took.
 struct Heard {
     took: Duration,
     first: Vec<u8>,
@@ -125,7 +125,7 @@ pub fn shown(bytes: &[u8]) -> String {
 /// Sends as much as is taken within `patience`, and reads nothing; returns the connection, and the number of bytes.
 ///
 /// # Errors
-/// What the system said.
+/// The system's error.
 pub fn only_send(
     address: SocketAddr,
     bytes: &[u8],

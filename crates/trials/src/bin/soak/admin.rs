@@ -1,5 +1,5 @@
-//! The administrator: verbs at random, in the middle of all traffic. In no phase may any of them take what the
-//! phase does not explain.
+//! The administrator: random commands during all traffic. Their effects must stay within what the phase
+//! explains.
 
 use crate::client::open;
 use crate::dialect::{Reply, reply};
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// Longest pause between two verbs.
 const PAUSE_MS: usize = 150;
-/// The limit moves between these, in megabytes.
+/// The memory limit moves between these, in megabytes.
 pub const LIMIT: [usize; 2] = [24, 96];
-/// Databases that are the administrator's own.
+/// Databases that only the administrator uses.
 const OWN: [&str; 2] = ["8", "9"];
 
-/// Requests of memcached's text whose reply ends with such a line, or is one line.
+/// Requests of memcached's text: the last line of each one's reply; none: the reply is one line.
 const TEXT: &[(&str, Option<&str>)] = &[
     ("stats", Some("END")),
     ("stats items", Some("END")),
@@ -62,17 +62,18 @@ pub struct Admin<'w> {
     world: &'w World,
     random: Random,
     wires: [Option<Wire>; 2],
-    /// None of its connections is closed by others.
+    /// No other client closes its connections.
     spared: bool,
 }
 
 impl<'w> Admin<'w> {
-    /// An administrator with decisions of its own, whose connections may be closed by itself unless it is spared.
+    /// An administrator with its own decisions. Unless it is `spared`, its own CLIENT KILL may close its
+    /// connections.
     pub fn new(world: &'w World, seed: u64, spared: bool) -> Admin<'w> {
         Admin { world, random: Random::of(seed, 1 << 32), wires: [None, None], spared }
     }
 
-    /// Goes on until the end.
+    /// Runs until the soak ends.
     pub fn run(mut self) {
         while self.world.runs() {
             let world = self.world;
@@ -162,7 +163,7 @@ impl<'w> Admin<'w> {
         self.ask(1, &request, reply)
     }
 
-    /// Sends a command; an error is complained about.
+    /// Sends a command; an error reply is a complaint.
     pub fn resp(&mut self, words: &[&str]) -> Option<Reply> {
         let answer = self.resp_or_error(words);
         if let Some(Reply::Error(text)) = &answer {
@@ -189,7 +190,7 @@ impl<'w> Admin<'w> {
         if let Err(error) = &answer {
             let address = wire.address;
             self.wires[port] = None;
-            // It may have had itself closed.
+            // The administrator may have closed this connection itself.
             self.world.broke(address, || format!("the administrator's {}: {error}", short(request)));
         }
         answer.ok()
@@ -242,7 +243,7 @@ impl<'w> Admin<'w> {
         let database = *self.random.of_list(&OWN);
         self.resp(&["SELECT", database]);
         let set = encode(&[b"SET", b"own", b"value"]);
-        // There may be no room for it.
+        // There may be no memory for this.
         self.ask(1, &set, reply);
         self.resp(&["SWAPDB", one, two]);
         self.resp(&["FLUSHDB"]);
@@ -256,7 +257,7 @@ impl<'w> Admin<'w> {
         "limit moved".to_owned()
     }
 
-    /// Sets the limit by one protocol or the other.
+    /// Sets the memory limit, in text or by RESP.
     pub fn set_limit(&mut self, megabytes: u64, text: bool) {
         self.world.limit(megabytes);
         if text {
@@ -264,7 +265,7 @@ impl<'w> Admin<'w> {
         } else {
             self.resp(&["CONFIG", "SET", "maxmemory", &format!("{megabytes}mb")]);
         }
-        // Twice, so that its predecessor counts until the server has said that it is no more.
+        // Noted again, so that the old limit counts until the server has acknowledged the new one.
         self.world.limit(megabytes);
     }
 

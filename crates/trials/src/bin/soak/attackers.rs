@@ -1,6 +1,6 @@
-//! Attackers: requests that are legal and small, or come in part, and ask for much; beside everything else, if they
-//! are wanted (`--attackers`). What they are told is theirs alone: that no other client is told anything wrong, waits or
-//! is refused for it is what the others see.
+//! Attackers (`--attackers`): requests that are legal and small, or incomplete, and ask for much, beside all
+//! other traffic. Their own replies are not judged. The other clients check that no other client gets a wrong
+//! reply, waits, or is refused for it.
 
 use crate::random::Random;
 use crate::world::{Cause, World};
@@ -10,25 +10,26 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long one may wait for its replies: a phase does not end meanwhile.
+/// How long an attacker waits for its replies. A phase does not end meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two of an attacker's pipelines.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Connections that each send a part of a request, how long they stand, and bytes of the part. Together they are within
-/// what requests may hold, so that no other client has to go for them.
+/// Connections that each send a part of a request, how long they then stay silent, and the bytes of the part.
+/// Together these are within what requests may hold, so no other client is closed for them.
 const HALF_OPEN: usize = 20;
-/// Subscribers of a message that read nothing.
+/// Subscribers of a message; they read nothing.
 const LISTENERS: usize = 50;
 const STANDS: Duration = Duration::from_millis(300);
 const PART_BYTES: usize = 31_000;
-/// Bytes of the values that are looked through and copied.
+/// Bytes of the values that commands search and copy.
 const LARGE_BYTES: usize = 500_000;
 const MIDDLE_BYTES: usize = 16_000;
 /// Words of a command on elements.
 const WORDS: usize = 65_536;
 const END: &[u8] = b"attack-is-over\r\n";
 
-/// Pipelines: lines in order, each with how often it is sent. The keys `large`, `other` and `middle` are there.
+/// Pipelines: lines in order, each with the number of its copies. The keys `large`, `other` and `middle`
+/// exist.
 const PIPELINES: &[(&str, &[(usize, &str)])] = &[
     ("BITCOUNT", &[(200, "BITCOUNT attack:large")]),
     ("APPEND", &[(30, "APPEND attack:large x")]),
@@ -50,7 +51,7 @@ const PIPELINES: &[(&str, &[(usize, &str)])] = &[
     ("cheap", &[(3000, "TTL attack:large"), (3000, "EXISTS a b c d")]),
 ];
 
-/// Goes on until the end.
+/// Runs until the soak ends.
 pub fn run(world: &World, seed: u64, number: u64) {
     let mut random = Random::of(seed, (3 << 32) + number);
     while world.runs() {
@@ -81,7 +82,7 @@ fn said(line: &str) -> Vec<u8> {
     encode(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())
 }
 
-/// Requests that store the values that pipelines ask for.
+/// Requests that store the values for the pipelines.
 fn values() -> Vec<u8> {
     let of =
         |key: &str, bytes: usize| encode(&[b"SET", format!("attack:{key}").as_bytes(), &vec![b'a'; bytes]]);
@@ -100,14 +101,14 @@ fn pipeline(lines: &[(usize, &str)]) -> Vec<u8> {
     values().into_iter().chain(lines).collect()
 }
 
-/// A request whose reply is many times as long.
+/// A request with a reply many times as long.
 fn many_of_one() -> Vec<u8> {
     let mut words: Vec<&[u8]> = vec![b"MGET"];
     words.extend(std::iter::repeat_n(&b"attack:middle"[..], 2000));
     [values(), encode(&words)].concat()
 }
 
-/// A write of very many pairs, which are of few keys.
+/// A write of very many pairs of a few keys.
 fn many_pairs() -> Vec<u8> {
     let mut words: Vec<&[u8]> = vec![b"MSET"];
     for _ in 0..50_000 {
@@ -140,7 +141,7 @@ fn told(world: &World) -> io::Result<()> {
     converse(world, &encode(&[b"PUBLISH", b"attack:channel", &vec![b'm'; LARGE_BYTES]]).repeat(4))
 }
 
-/// Asks for much, reads nothing of it, and leaves.
+/// Sends requests with long replies, reads nothing, and disconnects.
 fn unread(world: &World) -> io::Result<()> {
     let mut open = Vec::new();
     for _ in 0..HALF_OPEN {
@@ -183,14 +184,14 @@ fn converse(world: &World, requests: &[u8]) -> io::Result<()> {
                 break Err(io::ErrorKind::TimedOut.into());
             }
         };
-        // The thread that writes ends then, too.
+        // This also ends the thread that writes.
         let _ = stream.shutdown(std::net::Shutdown::Both);
         let _ = writing.join();
         outcome
     })
 }
 
-/// Connections that each send a part of a request, and stand.
+/// Opens connections that each send a part of a request, and then nothing.
 fn half_open(world: &World) -> io::Result<()> {
     let parts = [
         encode(&[b"SET", b"attack:half", &[b'x'; PART_BYTES + 1000]]),

@@ -1,14 +1,14 @@
-//! What a [`Client`] asks: keys, operations and values, all by its random numbers.
+//! The requests of a [`Client`]: keys, operations and values, all from its random numbers.
 
 use crate::client::{Client, KEYS, is_long, is_number};
 use crate::dialect::Dialect;
 use crate::op::{Ttl, Verb};
 use crate::values::length;
 
-/// Bytes of replies that a pipeline asks for at most, unless it is to be read late: the server reads no more of one
-/// that does not read, and both would wait for each other.
+/// Most bytes of replies that a pipeline asks for, unless its replies are read late: a server that cannot
+/// send its replies reads no further requests, so both sides would wait for each other.
 const REPLY_BYTES: usize = 2 << 20;
-/// Numbers start here, so that nothing that is taken from them changes how many digits they have.
+/// Numbers start here, so that no subtraction changes their number of digits.
 const NUMBER: u64 = 5_000_000;
 
 impl Client<'_> {
@@ -28,7 +28,7 @@ impl Client<'_> {
     pub(crate) fn operations(&mut self, count: usize, dialect: Dialect) -> Vec<(usize, Verb)> {
         let mut asked: Vec<(usize, Verb)> = Vec::new();
         let mut reply_bytes = 0;
-        // Now and then all on few keys, so that one sees what the one before it did.
+        // Now and then all operations are on a few keys, so that one sees the effects of another.
         let keys = if self.random.chance(20) { 3 } else { KEYS };
         let from = self.random.below(KEYS);
         for _ in 0..count {
@@ -37,7 +37,7 @@ impl Client<'_> {
                 continue;
             }
             if self.keys[key].is_doubtful() {
-                // Until it was read nothing can be said of it.
+                // The key is in doubt until it is read.
                 if !asked.iter().any(|(other, _)| *other == key) {
                     asked.push((key, Verb::Get));
                 }
@@ -70,7 +70,7 @@ impl Client<'_> {
         let bytes = length(&mut self.random);
         let chosen = self.random.below(100);
         let value = match chosen {
-            // What is added stays short: a value has its limit.
+            // Added values stay short, so that no value exceeds the limit.
             60..68 => self.values.make(&self.keys[key].name, bytes % 500 + 1),
             _ if chosen >= 38 => self.values.make(&self.keys[key].name, bytes),
             _ => Vec::new(),
@@ -112,7 +112,7 @@ impl Client<'_> {
         }
     }
 
-    /// Different keys that are not in doubt.
+    /// Different keys, none in doubt.
     pub(crate) fn some_keys(&mut self, most: usize, long_too: bool) -> Vec<usize> {
         let count = self.random.within(1, most);
         let mut keys: Vec<usize> = (0..count).map(|_| self.random.below(KEYS)).collect();
@@ -122,7 +122,7 @@ impl Client<'_> {
         keys
     }
 
-    /// An operation of a kind that RESP knows.
+    /// An operation that RESP has.
     pub(crate) fn resp_verb(&mut self, key: usize) -> Verb {
         loop {
             let verb = if is_number(key) { self.of_number(key) } else { self.of_value(key) };

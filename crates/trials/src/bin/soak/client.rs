@@ -1,5 +1,6 @@
-//! A client that owns its keys: it asks in all dialects over connections of all workers, in pipelines, and judges every
-//! reply by its [`Key`]s. Some clients are odd: they send slowly, stop in the middle, read late, or reset.
+//! A client that owns its keys. It sends pipelines in all dialects, over connections to all workers, and
+//! judges every reply by its [`Key`]s. Some clients are odd: they send slowly, stop in the middle, read late,
+//! or reset.
 
 use crate::dialect::{Dialect, Reply, reply};
 use crate::ledger::{Fate, Fault, Key};
@@ -20,24 +21,25 @@ pub const KEYS: usize = 1500;
 const EACH: usize = 2;
 /// Most operations of a pipeline.
 const PIPELINE: usize = 40;
-/// Requests that are read late are no longer than what sockets take.
+/// Most bytes of requests whose replies are read late: no more than the sockets take.
 const LATE_BYTES: usize = 64 << 10;
-/// A request that stands with so much of it sent may be closed where others want the memory; shorter ones stay.
+/// A connection that stands still after it has sent this much of a request may be closed if others need the
+/// memory; after less it must stay open.
 const LONG_BYTES: usize = 48 << 10;
-/// Operations that a complaint lists, of those before it.
+/// Operations before a complaint that the complaint lists.
 const TOLD: usize = 8;
-/// How many deeds a client remembers, and how many of one key a complaint lists.
+/// Deeds that a client remembers; the next constant: those of one key that a complaint lists.
 const DEEDS: usize = 20_000;
 const DEEDS_TOLD: usize = 12;
-/// How long a connection that was reset may be seen by others.
+/// How long other clients may still see a connection that was reset.
 const GONE: Duration = Duration::from_secs(10);
 
-/// Whether it holds a number.
+/// Whether the key holds a number.
 pub fn is_number(key: usize) -> bool {
     key.is_multiple_of(16)
 }
 
-/// Whether its name is longer than memcached's may be: only RESP asks for it.
+/// Whether the key is longer than memcached allows: only RESP requests use it.
 pub fn is_long(key: usize) -> bool {
     key % 64 == 1
 }
@@ -65,13 +67,13 @@ struct Deed {
     key: usize,
     dialect: Dialect,
     verb: &'static str,
-    /// What was answered; `None` if that is not known.
+    /// The reply; `None` if it is unknown.
     seen: Option<&'static str>,
     at_ms: u64,
 }
 
 impl<'w> Client<'w> {
-    /// Client number `number`; it has asked nothing yet.
+    /// Client number `number`, which has sent nothing yet.
     pub fn new(world: &'w World, seed: u64, number: usize, odd: bool) -> Client<'w> {
         let mut random = Random::of(seed, number as u64);
         let values = Values::new(&mut random);
@@ -102,7 +104,7 @@ impl<'w> Client<'w> {
         }
     }
 
-    /// Asks until the end; then looks at every key once more.
+    /// Sends requests until the soak ends; then reads every key once more.
     pub fn run(mut self) {
         while self.world.runs() {
             self.world.within(|phase| match self.random.below(100) {
@@ -140,7 +142,7 @@ impl<'w> Client<'w> {
         if self.odd && self.random.chance(70) { *self.random.of_list(ODD) } else { Manner::Prompt }
     }
 
-    /// A connection, made if need be.
+    /// The connection with this index, made now if there is none.
     pub(crate) fn wire(&mut self, at: usize) -> Option<&mut Wire> {
         if self.wires[at].is_none() {
             self.wires[at] = open(self.world, at / EACH);
@@ -193,7 +195,7 @@ impl<'w> Client<'w> {
         for ((key, verb), answer) in asked.iter().zip(&seen) {
             judged += 1;
             if !self.judge(*key, dialect, verb, answer, &span) {
-                // Whatever comes behind it may be the reply to something else.
+                // The replies behind a wrong one may belong to other requests.
                 self.tell(&asked, &seen[..judged]);
                 self.close(at);
                 break;
@@ -251,7 +253,7 @@ impl<'w> Client<'w> {
         };
         let (result, ended) = match wire.send(bytes, manner, &mut random) {
             Ok(()) => read(wire),
-            // What was answered before it broke may still be there; it is not looked at.
+            // Replies that came before the connection broke are not read.
             Err(error) => (R::default(), Err(error)),
         };
         wire.answered |= ended.is_ok();
@@ -267,7 +269,7 @@ impl<'w> Client<'w> {
         (result, span, ended)
     }
 
-    /// Tells what led to a complaint.
+    /// Prints the replies before a complaint.
     fn tell(&self, asked: &[(usize, Verb)], seen: &[Seen]) {
         let from = seen.len().saturating_sub(TOLD);
         let lines: Vec<String> = asked[from..]
@@ -278,7 +280,7 @@ impl<'w> Client<'w> {
         self.world.tell(&format!("  after\n{}", lines.join("\n")));
     }
 
-    /// Judges a reply; false if there was something to complain about.
+    /// Judges a reply; false if there was a complaint.
     pub(crate) fn judge(
         &mut self,
         key: usize,
@@ -311,7 +313,7 @@ impl<'w> Client<'w> {
         true
     }
 
-    /// Handles a connection that ended, or is of no use any more.
+    /// Drops a connection that ended, or cannot be used any more.
     pub(crate) fn broken(&mut self, at: usize, manner: Manner, error: &io::Error, what: &str) {
         let address = self.wires[at].as_ref().map(|wire| wire.address);
         self.close(at);
@@ -323,14 +325,15 @@ impl<'w> Client<'w> {
         } else if ended && self.world.was_killed(address) {
             self.tally("connection: killed");
         } else if ended && manner == Manner::Late {
-            // Memory of replies is wanted by others, and it has not read for a quarter of a second.
+            // The client has not read for a quarter of a second, and others needed the memory of its replies.
             self.tally("connection: late, closed");
         } else {
             self.world.complain(&format!("{}: {address} ended after {what}, {manner:?}: {error}", self.name));
         }
     }
 
-    /// Waits until the server has let go of a connection that was reset: until then it may carry out what was sent before.
+    /// Waits until the server has dropped a connection that was reset: until then it may carry out requests
+    /// that were sent before.
     fn wait_until_gone(&mut self, address: std::net::SocketAddr, but: usize) {
         let text = format!("addr={address} ");
         let started = Instant::now();
@@ -345,7 +348,7 @@ impl<'w> Client<'w> {
                     Ok(Reply::Bulk(Some(list))) => {
                         (Some(String::from_utf8_lossy(&list).into_owned()), Ok(()))
                     }
-                    // Late readers hold what replies may hold, and it is asked again.
+                    // Late readers have all the memory for replies: the request is sent again.
                     Ok(Reply::Error(why)) if why.starts_with("OOM connections hold") => (None, Ok(())),
                     Ok(other) => (None, Err(io::Error::other(format!("CLIENT LIST: {other:?}")))),
                     Err(error) => (None, Err(error)),
@@ -374,7 +377,7 @@ impl<'w> Client<'w> {
         &self.keys[key]
     }
 
-    /// Notes an operation of which it is not known whether it was done.
+    /// Notes an operation that may have been carried out or not.
     pub(crate) fn doubt(&mut self, key: usize, dialect: Dialect, verb: &Verb) {
         self.note(key, dialect, verb, None);
         self.keys[key].doubt(dialect, verb);
@@ -388,7 +391,7 @@ impl<'w> Client<'w> {
         self.deeds.push_back(Deed { key, dialect, verb: verb.name(), seen: seen.map(Seen::kind), at_ms });
     }
 
-    /// Tells what was done with a key before a complaint.
+    /// Prints the last operations on a key before a complaint.
     fn tell_deeds(&self, key: usize) {
         let of_key = self.deeds.iter().rev().filter(|deed| deed.key == key).take(DEEDS_TOLD);
         let lines: Vec<String> = of_key

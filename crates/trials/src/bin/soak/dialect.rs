@@ -1,11 +1,11 @@
-//! The three ways of saying an [`Op`](crate::op): memcached's classic text, its meta commands, RESP.
+//! The three ways of writing an [`Op`](crate::op): memcached's classic text, its meta commands, RESP.
 
 use crate::op::{Seen, Ttl, Verb, short};
 use crate::wire::Wire;
 use larder_testkit::talk::encode;
 use std::io;
 
-/// A way to say an operation.
+/// A way to write an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// `get key`
@@ -17,12 +17,12 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Whether it can say an operation.
+    /// Whether the dialect has this operation.
     pub fn knows(self, verb: &Verb) -> bool {
         match verb {
             Verb::Get | Verb::Set(..) | Verb::Add(..) | Verb::Replace(..) | Verb::Append(_) => true,
             Verb::Plus(_) | Verb::Delete | Verb::Touch(_) => true,
-            // RESP counts below zero, and gives a number to what is not there.
+            // RESP's numbers go below zero, and a missing key counts as 0.
             Verb::GetToken | Verb::Prepend(_) | Verb::Cas(..) | Verb::Minus(_) => self != Dialect::Resp,
             Verb::Exists | Verb::Length | Verb::Take | Verb::Swap(_) => self == Dialect::Resp,
         }
@@ -40,7 +40,7 @@ impl Dialect {
     /// Reads the reply.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn take(self, wire: &mut Wire, verb: &Verb) -> io::Result<Seen> {
         match self {
             Dialect::Resp => Ok(of_reply(verb, reply(wire)?)),
@@ -117,7 +117,7 @@ fn resp(out: &mut Vec<u8>, key: &str, verb: &Verb) {
         Verb::Plus(by) => encode(&[b"INCRBY", key, by.to_string().as_bytes()]),
         Verb::Delete => encode(&[b"DEL", key]),
         Verb::Touch(Ttl::Ms(ms)) => encode(&[b"PEXPIRE", key, ms.to_string().as_bytes()]),
-        // PERSIST answers whether there was an expiry, which says nothing of the key.
+        // PERSIST replies whether there was an expiry, not whether the key exists.
         Verb::Touch(Ttl::Ever) => encode(&[b"GETEX", key, b"PERSIST"]),
         Verb::GetToken | Verb::Prepend(_) | Verb::Cas(..) | Verb::Minus(_) => {
             unreachable!("not asked in this dialect")
@@ -168,7 +168,7 @@ fn of_line(wire: &mut Wire, verb: &Verb) -> io::Result<Seen> {
         }
         ["END" | "EN" | "NOT_FOUND" | "NF"] => Seen::Nothing,
         ["STORED" | "HD" | "DELETED" | "TOUCHED"] => Seen::Done,
-        // That there is something, or that there is nothing: as the verb asked.
+        // The condition failed: the key exists for an add; it does not for the others.
         ["NOT_STORED" | "NS"] if matches!(verb, Verb::Add(..)) => Seen::Otherwise,
         ["NOT_STORED" | "NS"] => Seen::Nothing,
         ["EXISTS" | "EX"] => Seen::Otherwise,
@@ -197,7 +197,7 @@ pub enum Reply {
 /// Reads one.
 ///
 /// # Errors
-/// What the system said, or that it is no reply.
+/// The system's error, or bytes that are no reply.
 pub fn reply(wire: &mut Wire) -> io::Result<Reply> {
     let line = wire.line()?;
     let text = String::from_utf8_lossy(line.get(1..).unwrap_or_default()).into_owned();
@@ -219,7 +219,7 @@ pub fn reply(wire: &mut Wire) -> io::Result<Reply> {
     })
 }
 
-/// What a reply of RESP says.
+/// The meaning of a reply of RESP.
 pub fn of_reply(verb: &Verb, reply: Reply) -> Seen {
     match (verb, reply) {
         (_, Reply::Error(text)) if text.starts_with("OOM") => Seen::Refused,

@@ -1,4 +1,5 @@
-//! From phase to phase: all clients pause between two requests while the phase ends, is looked at, and the next begins.
+//! Leads from phase to phase. At the end of a phase all clients pause between two requests, the results are
+//! checked, and the next phase begins.
 
 use crate::Options;
 use crate::admin::Admin;
@@ -18,27 +19,29 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the server may take to let go of what connections had.
+/// Longest time until the server has freed what connections had.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long what connections hold may take: what answers by HTTP took stays counted for two rounds of 75 seconds.
+/// Longest time until connections hold no memory: memory for HTTP answers stays counted for two rounds of 75
+/// seconds.
 const HELD_PATIENCE: Duration = Duration::from_secs(170);
-/// How long a number may take to come back to its queue, and memory from a client that has gone.
+/// Longest time until a number is back in its queue, and until the memory of a client that disconnected is
+/// free.
 const BACK: Duration = Duration::from_secs(2);
-/// How often it is looked whether the server is still there.
+/// Time between two checks that the server still runs.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What must not change while nothing is evicted and nothing is refused.
+/// Statistics that must not change while nothing is evicted and nothing is refused.
 const QUIET: [&str; 3] = ["evictions", "store_no_memory", "response_obj_oom"];
 
-/// Directs the phases for as long as the options say.
+/// Runs the phases for as long as the options say.
 ///
 /// # Errors
-/// That the server is gone.
+/// The server is gone.
 pub fn run(world: &World, server: &Server, options: &Options) -> Result<(), String> {
     let until = Instant::now() + options.lasts;
     let wanted = |phase: &&Phase| options.phase.as_ref().is_none_or(|name| phase.name == name);
     let mut admin = Admin::new(world, 0, true);
-    // Between two phases no client has anything under way.
+    // Between two phases no client has a request under way.
     let mut gate = world.gate.write().expect("nobody panics between phases");
     for (round, phase) in PHASES.iter().filter(wanted).cycle().enumerate() {
         world.round.store(round, SeqCst);
@@ -53,7 +56,7 @@ pub fn run(world: &World, server: &Server, options: &Options) -> Result<(), Stri
                 return Err(format!("the server is gone: {}", server.output()));
             }
         }
-        // Clients that read everything at the end do so before the phase is over.
+        // At the end of the soak clients read all their keys. They do so before the phase ends.
         if Instant::now() >= until {
             world.stop.store(true, SeqCst);
             thread::sleep(LOOK);
@@ -125,8 +128,8 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
     }
 }
 
-/// What is wrong, as `look` finds it, until that is nothing or there is no time to look `again`: what a connection was at that has
-/// ended comes back in its worker's next turns, and so does the memory that its replies had.
+/// What `look` finds wrong. It is called until it finds nothing, or `again` returns false: after a connection
+/// has ended, an element on its way and the memory of its replies come back in its worker's next turns.
 fn still_wrong(mut look: impl FnMut() -> Vec<String>, mut again: impl FnMut() -> bool) -> Vec<String> {
     loop {
         let wrong = look();
@@ -136,7 +139,7 @@ fn still_wrong(mut look: impl FnMut() -> Vec<String>, mut again: impl FnMut() ->
     }
 }
 
-/// Pauses before another look, for as long as one is due.
+/// Pauses before another look; false when [`BACK`] has passed.
 fn until_back() -> impl FnMut() -> bool {
     let started = Instant::now();
     move || {
@@ -160,7 +163,8 @@ fn judge_queue(world: &World, admin: &mut Admin<'_>) {
     wrong.iter().for_each(|wrong| world.lost(&format!("queue: {wrong}")));
 }
 
-/// Checks that every entry that was added is there, and was acknowledged once, is pending, or was not delivered.
+/// Checks that every entry that was added exists, and was acknowledged once, is pending, or was not
+/// delivered.
 fn judge_work(world: &World, admin: &mut Admin<'_>) {
     let names = group::names(world);
     let look = || {
@@ -175,7 +179,7 @@ fn judge_work(world: &World, admin: &mut Admin<'_>) {
     wrong.iter().for_each(|wrong| world.lost(&format!("streams: {wrong}")));
 }
 
-/// A reply that is no error. An error is no complaint yet: the next look may be answered.
+/// A reply that is no error. An error is no complaint yet: the next look may succeed.
 fn told(admin: &mut Admin<'_>, words: &[&str]) -> Result<Reply, String> {
     match admin.resp_or_error(words) {
         Some(Reply::Error(text)) => Err(format!("{} was answered {text}", words.join(" "))),
@@ -184,7 +188,7 @@ fn told(admin: &mut Admin<'_>, words: &[&str]) -> Result<Reply, String> {
     }
 }
 
-/// The numbers of all queues.
+/// The numbers that are left in all queues.
 fn numbers_left(admin: &mut Admin<'_>, names: &[String]) -> Result<Vec<u64>, String> {
     let mut left = Vec::new();
     for name in names {
@@ -199,7 +203,7 @@ fn numbers_left(admin: &mut Admin<'_>, names: &[String]) -> Result<Vec<u64>, Str
     Ok(left)
 }
 
-/// A stream's entries, and what its group has pending and was delivered.
+/// A stream's entries, and its group's pending and last delivered entries.
 fn stream_left(admin: &mut Admin<'_>, name: &str) -> Result<Left, String> {
     let entries = told(admin, &["XRANGE", name, "-", "+"])?;
     let pending = told(admin, &["XPENDING", name, group::GROUP, "-", "+", "1000000"])?;
@@ -208,7 +212,7 @@ fn stream_left(admin: &mut Admin<'_>, name: &str) -> Result<Left, String> {
     left.ok_or_else(|| format!("{name} is not told as a stream with its group"))
 }
 
-/// What is left of a stream, by the replies to XRANGE, XPENDING and XINFO GROUPS.
+/// The state of a stream, from the replies to XRANGE, XPENDING and XINFO GROUPS.
 fn left_of(entries: &Reply, pending: &Reply, groups: &Reply) -> Option<Left> {
     let entries = group::entries(entries)?;
     let Reply::Array(Some(pending)) = pending else { return None };
@@ -223,11 +227,11 @@ fn left_of(entries: &Reply, pending: &Reply, groups: &Reply) -> Option<Left> {
     Some(Left { entries, pending, last: group::id(group.get(last + 1)?)? })
 }
 
-/// Checks, when all clients have gone, that the server has let go of all they had, and of all items when it is told to; returns
-/// the descriptors that it has then.
+/// Checks, when all clients have disconnected, that the server has freed all that they had, and after a flush
+/// all items; returns the descriptors that it has then.
 ///
 /// # Errors
-/// When it cannot be asked.
+/// The server does not answer.
 pub fn leave(world: &World, server: &Server, base: usize) -> Result<usize, String> {
     let mut text = open(world, 0).ok_or("no connection at the end")?;
     let mut resp = open(world, 1).ok_or("no connection at the end")?;
@@ -270,7 +274,7 @@ pub fn leave(world: &World, server: &Server, base: usize) -> Result<usize, Strin
             thread::sleep(LOOK);
         }
     }
-    // Memory that was given back can be used again.
+    // Freed memory can be used again.
     let mut request = Vec::new();
     Dialect::Classic.put(&mut request, "again", 1, &Verb::Set(vec![b'a'; 500_000], crate::op::Ttl::Ever));
     if ask(&request)? != b"STORED" {
@@ -298,7 +302,7 @@ pub fn leave(world: &World, server: &Server, base: usize) -> Result<usize, Strin
     }
 }
 
-/// Checks that the server ends when it is told to, and has said nothing but where it listens.
+/// Checks that the server ends when it is stopped, and has printed nothing but its addresses.
 pub fn end(world: &World, server: Server) {
     let output = server.output();
     if output.trim_end().lines().count() != 1 {

@@ -1,5 +1,5 @@
-//! Fills the memory that clients leave, and keeps it full: sizes change all the time, so that memory moves between
-//! classes. Its own items belong to no client: they may go.
+//! Fills the memory that clients leave, and keeps it full. Sizes change all the time, so that memory moves
+//! between classes. The filler's items may be evicted.
 
 use crate::client::open;
 use crate::random::Random;
@@ -10,12 +10,12 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// Keys it has at most.
+/// Most keys of the filler.
 const KEYS: usize = 400_000;
 /// Sets and deletes that are sent together.
 const TOGETHER: usize = 60;
 
-/// Goes on until the end.
+/// Runs until the soak ends.
 pub fn run(world: &World, seed: u64) {
     let mut random = Random::of(seed, 2 << 32);
     let filling = vec![b'f'; 1 << 20];

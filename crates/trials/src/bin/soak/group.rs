@@ -1,5 +1,6 @@
-//! Streams whose entries the consumers of a group work off: numbers are added by some, read, claimed and acknowledged by
-//! others. In a phase in which nothing may be lost each entry is acknowledged once, or is pending, or was not delivered yet.
+//! Streams and the consumers of a group: some clients add numbers, others read, claim and acknowledge them.
+//! In a phase in which nothing may be lost, each entry is acknowledged once, or is pending, or was not
+//! delivered yet.
 
 use crate::dialect::Reply;
 use crate::queue::{ask, leave};
@@ -18,13 +19,14 @@ pub const CONSUMERS: usize = 3;
 pub const STREAMS: usize = 2;
 /// The group of each.
 pub const GROUP: &str = "group";
-/// How long a consumer waits for an entry, in milliseconds: no phase ends meanwhile.
+/// How long a consumer waits for an entry, in milliseconds. No phase ends meanwhile.
 const WAITS: &str = "50";
 /// Entries that are read or claimed together.
 const TOGETHER: &str = "3";
 /// Bytes of a second field, now and then.
 const LONG_BYTES: usize = 3000;
-/// One entry in so many has a second field that makes it about as long as a leaf takes, or lies apart.
+/// One entry in this many has a second field that makes it about as long as a leaf holds, or longer, so that
+/// it is stored apart.
 const APART_ONE_IN: usize = 400;
 const APART_BYTES: [usize; 2] = [16_000, 60_000];
 /// Longest pause between two entries, in microseconds.
@@ -35,30 +37,30 @@ pub type Id = (u64, u64);
 /// A stream, and an entry of it.
 type StreamEntry = (usize, Id);
 
-/// What happened to the entries of a phase.
+/// The fate of the entries of a phase.
 #[derive(Debug, Default)]
 pub struct Work {
     added: BTreeMap<StreamEntry, u64>,
-    /// Numbers that were added by a connection that ended before its reply.
+    /// Numbers whose additions were on connections that ended before the reply.
     perhaps: BTreeSet<u64>,
-    /// What consumers were told.
+    /// Entries that consumers received, with their numbers.
     told: BTreeMap<StreamEntry, u64>,
     acknowledged: BTreeSet<StreamEntry>,
-    /// Entries that were acknowledged by a connection that ended before its reply.
+    /// Entries whose XACK was on a connection that ended before the reply.
     perhaps_acknowledged: BTreeSet<StreamEntry>,
 }
 
-/// A stream and its group.
+/// The state of a stream and its group.
 #[derive(Clone, Debug, Default)]
 pub struct Left {
     pub entries: BTreeMap<Id, u64>,
     pub pending: BTreeSet<Id>,
-    /// The last entry that was delivered.
+    /// The last delivered entry.
     pub last: Id,
 }
 
 impl Work {
-    /// What is wrong, if the streams are these.
+    /// What is wrong, if the streams are in these states.
     pub fn wrong(&self, left: &[Left]) -> Vec<String> {
         let mut wrong = Vec::new();
         for (stream, Left { entries, pending, last }) in left.iter().enumerate() {
@@ -92,7 +94,7 @@ impl Work {
         wrong
     }
 
-    /// Entries that were acknowledged.
+    /// Number of acknowledged entries.
     pub fn acknowledged(&self) -> usize {
         self.acknowledged.len()
     }
@@ -111,7 +113,7 @@ pub fn id(reply: &Reply) -> Option<Id> {
     Some((ms.parse().ok()?, seq.parse().ok()?))
 }
 
-/// Returns `bytes` bytes for the second field of the entry with this number. The field's name says how many.
+/// `bytes` bytes for the second field of the entry with this number. The field's name says how many.
 fn filling(number: u64, bytes: usize) -> String {
     let text = number.to_string();
     let mut all = text.repeat(bytes / text.len() + 1);
@@ -119,7 +121,7 @@ fn filling(number: u64, bytes: usize) -> String {
     all
 }
 
-/// Entries and their numbers, as XRANGE tells them; `None` if one is not as it was added.
+/// The entries in a reply to XRANGE, with their numbers; `None` if one differs from what was added.
 pub fn entries(reply: &Reply) -> Option<BTreeMap<Id, u64>> {
     let Reply::Array(Some(entries)) = reply else { return None };
     let entry = |entry: &Reply| {
@@ -140,7 +142,7 @@ pub fn entries(reply: &Reply) -> Option<BTreeMap<Id, u64>> {
     entries.iter().map(entry).collect()
 }
 
-/// Adds until the end.
+/// Adds entries until the soak ends.
 pub fn add(world: &World, seed: u64, number: usize) {
     let mut random = Random::of(seed, (7 << 32) + number as u64);
     let mut wire: Option<Wire> = None;
@@ -180,7 +182,7 @@ pub fn add(world: &World, seed: u64, number: usize) {
     leave(world, wire);
 }
 
-/// Works off until the end.
+/// Reads and acknowledges entries until the soak ends.
 pub fn consume(world: &World, seed: u64, number: usize) {
     let mut random = Random::of(seed, (8 << 32) + number as u64);
     let mut wire: Option<Wire> = None;
@@ -200,7 +202,7 @@ pub fn consume(world: &World, seed: u64, number: usize) {
     leave(world, wire);
 }
 
-/// Reads new entries, or claims what others have.
+/// Reads new entries, or claims those of other consumers.
 fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Random) -> Vec<StreamEntry> {
     let streams = names(world);
     let [one, two] = streams.each_ref().map(String::as_str);
@@ -213,16 +215,16 @@ fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Ra
         [&["XREADGROUP", "GROUP", GROUP, name, "COUNT", TOGETHER, "BLOCK", WAITS][..], &of].concat()
     };
     let before = world.moment();
-    // What was told to a connection that has ended is pending.
+    // Entries that were delivered to a connection that has ended are pending.
     let Some(answer) = ask(world, wire, &words, random) else { return Vec::new() };
     let span = Span { before, after: world.moment() };
     if span.may_be_full() && matches!(&answer, Reply::Error(text) if text.starts_with("OOM")) {
-        // Nothing was delivered, and what was claimed before is pending.
+        // Nothing was delivered; entries that were claimed before are pending.
         return Vec::new();
     }
     let found = if claims {
         match &answer {
-            // Where to go on, the entries, and those that are gone.
+            // XAUTOCLAIM's reply: the next ID, the entries, and the deleted ones.
             Reply::Array(Some(told)) if told.len() == 3 => {
                 entries(&told[1]).map(|entries| vec![(claimed, entries)])
             }
@@ -249,7 +251,7 @@ fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Ra
     taken
 }
 
-/// What XREADGROUP tells, by the streams' numbers.
+/// The entries in a reply to XREADGROUP, by stream.
 fn of_streams(answer: &Reply, names: &[String; STREAMS]) -> Option<Vec<(usize, BTreeMap<Id, u64>)>> {
     let told = match answer {
         Reply::Array(None) => return Some(Vec::new()),
@@ -264,7 +266,7 @@ fn of_streams(answer: &Reply, names: &[String; STREAMS]) -> Option<Vec<(usize, B
     told.iter().map(stream).collect()
 }
 
-/// Acknowledges most of them, one by one.
+/// Acknowledges most of the entries, one by one.
 fn acknowledge(world: &World, entries: Vec<StreamEntry>, wire: &mut Option<Wire>, random: &mut Random) {
     let names = names(world);
     for entry in entries {
@@ -276,7 +278,7 @@ fn acknowledge(world: &World, entries: Vec<StreamEntry>, wire: &mut Option<Wire>
         let mut work = world.work.lock().expect("not poisoned");
         match answer {
             None => drop(work.perhaps_acknowledged.insert(entry)),
-            // Another consumer has claimed it, and was faster.
+            // Another consumer has claimed and acknowledged it before.
             Some(Reply::Number(0)) => {}
             Some(Reply::Number(1)) if work.acknowledged.insert(entry) => {}
             Some(answer) => world.complain(&format!("XACK of {entry:?} was answered {answer:?}")),

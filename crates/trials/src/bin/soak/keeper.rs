@@ -1,9 +1,9 @@
-//! Clients that own hashes, lists, sets and sorted sets, and say after each pipeline whether every reply was one that their
-//! collection could give.
+//! Clients that own hashes, lists, sets and sorted sets, and check after each pipeline whether every reply
+//! was one that the collection could give.
 //!
-//! What may have gone meanwhile (a flush, an eviction, an expiry) may have gone between any two commands. So a key has
-//! the *possible* states: each command leaves those that could have been answered as it was, and beside them, if something
-//! explains that, nothing. None left: the reply is wrong.
+//! If a flush, an eviction or an expiry may have removed a collection, that may have happened between any two
+//! commands. So a key has *possible* states. Each command keeps the states that explain its reply, and adds
+//! the empty one if something explains that. If none is left, the reply is wrong.
 
 mod ask;
 mod model;
@@ -20,19 +20,19 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-/// Keepers.
+/// Number of keepers.
 pub const KEEPERS: usize = 2;
-/// Keys of each, of all types in turn.
+/// Keys of each keeper; types alternate.
 const KEYS: usize = 24;
-/// How many elements a key should have at most: the trees of the largest have three levels.
+/// Most elements that a key should have: the trees of the largest have three levels.
 const ELEMENTS: [usize; 3] = [12, 300, 6000];
 /// Most commands of a pipeline.
 const PIPELINE: usize = 20;
-/// A key with more possible states than this is begun anew.
+/// A key with more possible states than this is deleted, and begins again.
 const STATES_MAX: usize = 64;
 /// Longest pause between two pipelines, in microseconds.
 const PAUSE_US: usize = 3000;
-/// How far the server's clock, which it reads once a batch, may be from ours.
+/// Most difference between the server's clock, which it reads once a batch, and ours.
 const CLOCK_MS: u64 = 50;
 
 /// A type.
@@ -46,17 +46,17 @@ enum Kind {
 
 const KINDS: [Kind; 4] = [Kind::Hash, Kind::List, Kind::Set, Kind::Sorted];
 
-/// A key, and all that it may hold.
+/// A key, and its possible states.
 #[derive(Debug)]
 struct Key {
     name: String,
     kind: Kind,
     elements_max: usize,
-    /// Its possible states; empty: they are not known, and the key is deleted before anything else is asked.
+    /// The possible states. Empty: they are unknown, and the key is deleted before it is used again.
     states: Vec<Model>,
-    /// When it was last asked for.
+    /// The time of the last request for it.
     span: Span,
-    /// From when on it may have expired, in milliseconds.
+    /// The time from which on it may have expired, in milliseconds.
     expires_ms: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ impl<'w> Keeper<'w> {
         }
     }
 
-    /// Asks until the end.
+    /// Sends requests until the soak ends.
     pub fn run(mut self) {
         while self.world.runs() {
             self.world.within(|_| {
@@ -172,7 +172,7 @@ impl<'w> Keeper<'w> {
                     self.world.complain(&format!("{}: {ask:?}: there is memory: {text}", key.name));
                 }
                 self.refused += 1;
-                // The first of many elements may have been written.
+                // Some of the elements may have been written.
                 let begun: Option<Vec<Vec<Model>>> =
                     key.states.iter().map(|state| ask.begun(state)).collect();
                 key.states = begun.unwrap_or_default().concat();
@@ -216,7 +216,7 @@ impl<'w> Keeper<'w> {
         if key.states.len() > STATES_MAX {
             return key.states.clear();
         }
-        // What begins anew has no expiry.
+        // A new collection has no expiry.
         if key.states.iter().all(|state| state.len() == 0) {
             key.expires_ms = None;
         }

@@ -1,5 +1,5 @@
-//! Hashes with fields that expire, each in its own time. In a phase in which nothing may be lost a field is there until its
-//! time has come and not behind it, whichever command asks.
+//! Hashes with fields that expire at different times. In a phase in which nothing may be lost, every command
+//! finds a field until it expires, and not after it.
 
 use crate::dialect::Reply;
 use crate::op::short;
@@ -12,15 +12,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 
-/// How many names of fields each hash has: those of the smaller ones lie in one leaf.
+/// Number of field names of each hash; the smaller hashes fit in one leaf.
 const NAMES: [usize; 4] = [20, 300, 3000, 3000];
 /// Most fields of a command.
 const TOGETHER: usize = 30;
-/// The shortest time of a field, and the longest, in milliseconds.
+/// The shortest and the longest time to live of a field, in milliseconds.
 const LASTS_MS: [usize; 2] = [20, 8000];
-/// The field that stays, so that the hash does.
+/// A field without an expiry, so that the hash never becomes empty.
 const STAYS: &str = "stays";
-/// How far the server's clock, which it reads once a batch, may be from ours.
+/// Most difference between the server's clock, which it reads once a batch, and ours.
 const CLOCK_MS: u64 = 50;
 /// Longest pause between two commands, in microseconds.
 const PAUSE_US: usize = 2000;
@@ -29,16 +29,16 @@ const PAUSE_US: usize = 2000;
 #[derive(Clone, Debug, PartialEq)]
 struct Field {
     value: String,
-    /// When it expires: no earlier and no later, in milliseconds since the start.
+    /// When it expires: the earliest and the latest time, in milliseconds since the start.
     expires_ms: Option<[u64; 2]>,
 }
 
-/// Whether a field is there.
+/// Whether a field exists.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum There {
     Yes,
     No,
-    /// Its time comes just now.
+    /// It may be expiring just now.
     Perhaps,
 }
 
@@ -72,7 +72,7 @@ enum Ask {
 }
 
 impl Ask {
-    /// A random command on a hash with so many names.
+    /// A random command on a hash with this many names.
     fn some(names: usize, made: &mut u64, random: &mut Random) -> Ask {
         let count = random.within(1, TOGETHER.min(names));
         let first = random.below(names);
@@ -124,15 +124,15 @@ impl Ask {
         }
     }
 
-    /// Whether this answer says that there is no memory for the reply, of which clients that do not read theirs may hold `much`.
-    /// Replies to all others are so short that no room is asked for.
+    /// Whether this reply is a refusal for lack of memory for a long reply; `much`: clients that do not read
+    /// may have all that memory. Other commands have replies so short that they need none.
     fn may_be_unsent(&self, answer: &Reply, much: bool) -> bool {
         let is_long = matches!(self, Ask::All);
         much && is_long && matches!(answer, Reply::Error(text) if text.starts_with("OOM"))
     }
 }
 
-/// When a field that is given `ms` milliseconds expires: no earlier and no later.
+/// The earliest and the latest time at which a field expires that is given `ms` milliseconds.
 fn window(ms: u64, span: &Span) -> Option<[u64; 2]> {
     Some([(span.before.at_ms + ms).saturating_sub(CLOCK_MS), span.after.at_ms + ms + CLOCK_MS])
 }
@@ -148,7 +148,7 @@ impl Hash {
         }
     }
 
-    /// How many of these fields are there: at least, and at most.
+    /// How many of these fields exist: the least number, and the most.
     fn count<'f>(&self, fields: impl Iterator<Item = &'f String>, span: &Span) -> [usize; 2] {
         fields.fold([0, 0], |[least, most], field| match self.there(field, span) {
             There::Yes => [least + 1, most + 1],
@@ -163,7 +163,7 @@ impl Hash {
         }
     }
 
-    /// Whether a field may be missing, as a reply says; forgets it then.
+    /// Whether a field may be missing, as a reply says; it is forgotten then.
     fn lacks(&mut self, field: &str, span: &Span) -> bool {
         let may = self.there(field, span) != There::Yes;
         if may {
@@ -172,7 +172,7 @@ impl Hash {
         may
     }
 
-    /// Whether a command can have had this answer; follows what it did.
+    /// Whether the reply to a command is possible; applies the command.
     fn follow(&mut self, ask: &Ask, answer: &Reply, span: &Span) -> bool {
         match (ask, answer) {
             (Ask::Set(pairs), Reply::Number(new)) => {
@@ -211,13 +211,13 @@ impl Hash {
         }
     }
 
-    /// Whether the field may be there with this value.
+    /// Whether the field may exist with this value.
     fn has(&self, field: &str, value: &[u8], span: &Span) -> bool {
         let is = self.fields.get(field).is_some_and(|field| field.value.as_bytes() == value);
         is && self.there(field, span) != There::No
     }
 
-    /// Follows the reply to a command on the time of a field that is there.
+    /// Applies the reply to a command on the expiry of a field that exists.
     fn follow_time(&mut self, ask: &Ask, field: &str, told: i64, span: &Span) -> bool {
         if self.there(field, span) == There::No {
             return false;
@@ -242,7 +242,7 @@ impl Hash {
         }
     }
 
-    /// Whether these are all fields and their values.
+    /// Whether these may be all fields and their values.
     fn is_all(&mut self, told: &[Reply], span: &Span) -> bool {
         let mut names = Vec::new();
         for pair in told.chunks(2) {
@@ -260,7 +260,7 @@ impl Hash {
     }
 }
 
-/// Asks until the end.
+/// Sends requests until the soak ends.
 pub fn run(world: &World, seed: u64) {
     let mut random = Random::of(seed, 9 << 32);
     let mut wire: Option<Wire> = None;
@@ -291,7 +291,7 @@ pub fn run(world: &World, seed: u64) {
             let answer = ask(world, &mut wire, &words, &mut random);
             let span = Span { before, after: world.moment() };
             let Some(answer) = answer else {
-                // It is not known what was done.
+                // It is unknown whether the command was carried out.
                 return hash.fields.clear();
             };
             if asked.may_be_unsent(&answer, span.may_be_full()) {
@@ -369,7 +369,7 @@ mod tests {
         let get = Ask::Get(names(&["a", "b", "c"]));
         let all = |both: bool| if both { texts(&["b", b, "a", a]) } else { texts(&["a", a]) };
         let left = Ask::Left(names(&["a", "b"]));
-        // Before, meanwhile, behind: whether it may be there, and may not.
+        // A time, whether the field may exist then, and whether it may not.
         for (at, may, may_not) in [(1900, true, false), (2000, true, true), (2100, false, true)] {
             let span = span(at, at + 5);
             for (is, allowed) in [(true, may), (false, may_not)] {

@@ -1,9 +1,9 @@
-//! What a client's keys must hold: every reply is judged by it, and it follows every acknowledged change.
+//! The state that a client's keys must have. It judges every reply, and follows every acknowledged change.
 //!
-//! The client alone writes its keys, so that a value read is exactly the last one written, or the key is
-//! missing and something explains it (see [`crate::world`]). Once it is missing it stays so until it is written. Where a
-//! connection ended before its replies, a key is in doubt until it is read: it holds what any of the unanswered
-//! operations may have made of it, and nothing else.
+//! Only this client writes its keys. So a value that is read is the last one written, or the key is missing
+//! and something explains it (see [`crate::world`]). Once it is missing it stays so until it is written. If a
+//! connection ended before its replies, a key is in doubt until it is read: it holds what any of the
+//! unanswered operations may have made of it, and nothing else.
 
 use crate::dialect::Dialect;
 use crate::op::{Seen, Ttl, Verb, short};
@@ -14,17 +14,17 @@ mod doubt;
 #[cfg(test)]
 mod tests;
 
-/// How far the server's clock, which it reads once a batch, may be from ours.
+/// Most difference between the server's clock, which it reads once a batch, and ours.
 const CLOCK_MS: u64 = 50;
 
-/// What a key holds.
+/// The state of a key.
 #[derive(Clone, Debug)]
 pub enum Entry {
-    /// Nothing.
+    /// The key does not exist.
     Absent,
     /// A value.
     Item(Item),
-    /// One of these; `None`: nothing is known of it.
+    /// One of these values, or no value (`None`). Without a list, any state is possible.
     Doubtful(Option<Vec<Option<Vec<u8>>>>),
 }
 
@@ -34,22 +34,22 @@ pub struct Item {
     /// Its bytes.
     pub value: Vec<u8>,
     flags: Option<u32>,
-    /// When it expires: not before the one and not after the other, in milliseconds.
+    /// The earliest and the latest time at which it expires, in milliseconds.
     expires: Option<(u64, u64)>,
     token: Token,
-    /// When it was last known to be there, and when it was written at the latest.
+    /// From when it was last known to exist to when it was written at the latest.
     span: Span,
-    /// It may have an expiry that is not known.
+    /// It may have an unknown expiry.
     loose: bool,
 }
 
-/// What is known of a token.
+/// What is known about a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Is(u64),
-    /// Larger than any that was seen.
+    /// Larger than any token that was seen.
     Changed,
-    /// Changed or not.
+    /// Perhaps changed.
     Unknown,
 }
 
@@ -60,7 +60,7 @@ pub struct Key {
     pub name: String,
     /// The flags that memcached's commands give it.
     pub flags: u32,
-    /// What it holds.
+    /// Its state.
     pub entry: Entry,
     token_max: u64,
 }
@@ -68,24 +68,24 @@ pub struct Key {
 /// What is wrong with a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What was acknowledged is not there.
+    /// An acknowledged value is missing.
     Lost(String),
     /// Anything else.
     Wrong(String),
 }
 
-/// Whether a value was there, and what became of the reply.
+/// Whether a value existed, and the kind of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// There.
+    /// The value exists.
     There,
-    /// Not there, as it should be.
+    /// There is no value, as expected.
     Absent,
-    /// Gone, and that has an explanation.
+    /// The value is gone, and something explains that.
     Gone,
-    /// Refused, and that has an explanation.
+    /// The request was refused, and something explains that.
     Refused,
-    /// It could not have been known.
+    /// The state was unknown.
     Doubtful,
 }
 
@@ -95,12 +95,12 @@ impl Key {
         Key { name, flags, entry: Entry::Absent, token_max: 0 }
     }
 
-    /// Whether it is unknown what it holds.
+    /// Whether the state is unknown.
     pub fn is_doubtful(&self) -> bool {
         matches!(self.entry, Entry::Doubtful(_))
     }
 
-    /// The value, if it is there as far as anybody knows.
+    /// The value, if one should exist.
     pub fn value(&self) -> Option<&[u8]> {
         match &self.entry {
             Entry::Item(item) => Some(&item.value),
@@ -108,7 +108,7 @@ impl Key {
         }
     }
 
-    /// The token that the item has, if that is known; or one that it has no more.
+    /// The item's token, if it is known; else one that it no longer has.
     pub fn token(&self) -> Option<u64> {
         match &self.entry {
             Entry::Item(Item { token: Token::Is(token), .. }) => Some(*token),
@@ -116,7 +116,7 @@ impl Key {
         }
     }
 
-    /// Whether something during `span` explains it if the key is missing.
+    /// Whether something during `span` explains that the key is missing.
     pub fn may_be_gone(&self, span: &Span) -> bool {
         match &self.entry {
             Entry::Absent | Entry::Doubtful(_) => true,
@@ -127,7 +127,7 @@ impl Key {
     /// Judges the reply to `verb`.
     ///
     /// # Errors
-    /// What is wrong with it. The key holds what it says it holds from then on.
+    /// What is wrong with it. From then on the key has the state that the reply shows.
     pub fn judge(&mut self, dialect: Dialect, verb: &Verb, seen: &Seen, span: &Span) -> Result<Fate, Fault> {
         let fate = self.follow(dialect, verb, seen, span);
         if fate.is_err() {
@@ -289,16 +289,17 @@ impl Key {
             (_, Seen::Refused) => {
                 let reads = matches!(verb, Verb::Get | Verb::GetToken | Verb::Take | Verb::Swap(_));
                 let unread = reads && span.may_be_full();
-                // A value that is to be kept until it is whole may find no memory, either.
+                // There may also be no memory for a value that is gathered until it is complete.
                 let unkept = span.may_meet(Cause::Evict, span);
                 if !unread && !unkept && !span.may_meet(Cause::Full, span) {
                     return Err(Fault::Wrong("there is memory".into()));
                 }
                 let value = self.value().map(<[u8]>::to_vec);
                 match (dialect, verb) {
-                    // memcached keeps no old value that was to be overwritten,
+                    // memcached deletes the old value that was to be overwritten.
                     (Dialect::Classic, Verb::Set(..)) => self.entry = Entry::Absent,
-                    // and of what `ms` writes none in any mode, if it had not looked for room before.
+                    // `ms` deletes it in every mode, if it finds no memory; perhaps it was refused before
+                    // that.
                     (Dialect::Meta, Verb::Plus(_) | Verb::Minus(_) | Verb::Touch(_)) => {}
                     (Dialect::Meta, _) => self.entry = Entry::Doubtful(Some(vec![value, None])),
                     (Dialect::Classic | Dialect::Resp, _) => {}
@@ -309,7 +310,7 @@ impl Key {
         }
     }
 
-    /// Notes that it was there during `span`.
+    /// Notes that the item existed during `span`.
     fn present(&mut self, span: &Span) -> Result<&mut Item, Fault> {
         match &mut self.entry {
             Entry::Absent => Err(Fault::Wrong("it is gone, and nobody has written it since".into())),
@@ -324,7 +325,7 @@ impl Key {
         }
     }
 
-    /// Notes that it was not there during `span`.
+    /// Notes that the item was missing during `span`.
     fn absent(&mut self, span: &Span) -> Result<Fate, Fault> {
         match &self.entry {
             Entry::Absent => Ok(Fate::Absent),
@@ -381,10 +382,11 @@ impl Key {
         Ok(Fate::There)
     }
 
-    /// Notes that the connection ended before `verb` was answered; to be called in the order of the requests.
+    /// Notes that the connection ended before the reply to `verb`. Calls must be in the order of the
+    /// requests.
     pub fn doubt(&mut self, dialect: Dialect, verb: &Verb) {
         let mut options = match std::mem::replace(&mut self.entry, Entry::Absent) {
-            // What is there may be gone by now, too.
+            // The item may be gone by now.
             Entry::Item(item) => vec![Some(item.value), None],
             Entry::Absent => vec![None],
             Entry::Doubtful(Some(options)) => options,
@@ -415,7 +417,7 @@ impl Item {
         self.expires.is_some_and(|(_, late)| late <= span.before.at_ms).then_some("its expiry")
     }
 
-    /// Gives it another value; its expiry stays.
+    /// Sets another value; the expiry stays.
     fn rewrite(&mut self, value: Vec<u8>, span: &Span) {
         self.value = value;
         self.token = Token::Changed;

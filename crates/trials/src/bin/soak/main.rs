@@ -11,9 +11,9 @@
 //! |---|---|
 //! | [`phase`] | what the server is put through for a while, and what that explains |
 //! | [`world`] | what threads share; causes for what is missing |
-//! | [`op`], [`dialect`], [`wire`] | an operation; three ways to say it; connections that behave or do not |
+//! | [`op`], [`dialect`], [`wire`] | an operation; three ways to write it; connections that behave or do not |
 //! | [`ledger`] | what a key must hold, and the judge of replies |
-//! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
+//! | [`client`], [`choice`], [`several`] | clients: pipelines; their requests; many keys at once, transactions, messages, shared counters |
 //! | [`keeper`], [`queue`] | clients that own collections; lists that are pushed to, and waited for |
 //! | [`group`] | streams that the consumers of a group work off |
 //! | [`lapse`] | hashes with fields that expire |
@@ -23,8 +23,8 @@
 //! | [`larder_testkit::canary`], [`watch`] | latency of a connection of each worker; memory and descriptors |
 //! | [`director`], [`report`] | from phase to phase; the table at the end |
 //!
-//! Decisions of each thread follow from the seed. How threads meet does not: a failure names the phase and what was
-//! asked, and a run with the same seed asks the same again.
+//! The decisions of each thread follow from the seed. How threads meet does not. A failure names the phase
+//! and the request, and a run with the same seed sends the same requests.
 
 #![forbid(unsafe_code)]
 
@@ -61,15 +61,15 @@ use std::time::Duration;
 use world::World;
 
 const USAGE: &str = "soak [--minutes N] [--seed S] [--phase NAME] [--attackers]";
-/// Workers, each of which has a canary.
+/// Number of workers; each has a canary.
 const WORKERS: usize = 2;
-/// Clients that behave.
+/// Clients that behave well.
 const CLIENTS: usize = 4;
-/// Clients that do not.
+/// Clients that do not: they send slowly, stop, read late, or reset.
 const ODD_CLIENTS: usize = 4;
-/// Clients that ask for as much as they may, if they are wanted.
+/// Clients that ask for as much as they may, with `--attackers`.
 const ATTACKERS: u64 = 3;
-/// Minutes without an argument.
+/// Minutes, without an argument.
 const MINUTES: f64 = 2.0;
 
 fn main() -> ExitCode {
@@ -81,9 +81,9 @@ fn main() -> ExitCode {
 struct Options {
     lasts: Duration,
     seed: u64,
-    /// This phase alone.
+    /// Runs this phase alone.
     phase: Option<String>,
-    /// Attackers are wanted.
+    /// Attackers take part.
     attackers: bool,
 }
 
@@ -137,7 +137,7 @@ fn soak() -> Result<bool, String> {
         "-1",
     ])?;
     let null = Null::start()?;
-    // Threads started from here on inherit it.
+    // Threads that are started from here on inherit the core.
     if two_cores && !pin(1) {
         pin(0);
     }

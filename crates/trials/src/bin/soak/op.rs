@@ -1,15 +1,15 @@
-//! One operation on one key, and what came of it, whatever the protocol.
+//! An operation on one key, and its reply, whatever the protocol.
 
 /// An operation on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Reads its value.
     Get,
-    /// Reads its value, and its token where the protocol has one.
+    /// Reads its value, and its token if the protocol has one.
     GetToken,
-    /// Asks whether it is there.
+    /// Checks whether it exists.
     Exists,
-    /// Asks how long its value is.
+    /// Reads the length of its value.
     Length,
     /// Removes it and returns its value.
     Take,
@@ -21,15 +21,15 @@ pub enum Verb {
     Add(Vec<u8>, Ttl),
     /// Stores a value if there is one.
     Replace(Vec<u8>, Ttl),
-    /// Adds behind a value.
+    /// Appends to a value.
     Append(Vec<u8>),
-    /// Adds in front of a value.
+    /// Prepends to a value.
     Prepend(Vec<u8>),
     /// Stores a value if the token is still this one.
     Cas(Vec<u8>, u64),
     /// Adds to a number.
     Plus(u64),
-    /// Takes from a number.
+    /// Subtracts from a number.
     Minus(u64),
     /// Removes it.
     Delete,
@@ -42,35 +42,35 @@ pub enum Verb {
 pub enum Ttl {
     /// Until it is removed.
     Ever,
-    /// Milliseconds; whole seconds where the protocol knows no others.
+    /// Milliseconds; whole seconds, if the protocol has no others.
     Ms(u64),
 }
 
 /// The reply to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// A value, with the flags where they are told.
+    /// A value, with its flags if the protocol shows them.
     Value(Vec<u8>, Option<u32>),
     /// A value, its flags and its token.
     Token(Vec<u8>, u32, u64),
-    /// Nothing is there; or so a condition that needs something says.
+    /// The key does not exist, or a condition that it exists has failed.
     Nothing,
     /// It was done.
     Done,
-    /// Something is there, or it has another token.
+    /// The key exists against the condition, or has another token.
     Otherwise,
-    /// A number: a sum, a length, how many.
+    /// A number: a sum, a length, or a count.
     Number(u64),
-    /// There was no memory for it.
+    /// There was no memory for the operation.
     Refused,
-    /// There was no memory to send it.
+    /// There was no memory to send the value.
     NotSent,
-    /// Whatever else.
+    /// Any other reply.
     Strange(String),
 }
 
 impl Verb {
-    /// Bytes of the value that it brings.
+    /// Bytes of the value that it stores or adds.
     pub fn value_bytes(&self) -> usize {
         match self {
             Verb::Set(value, _)
@@ -125,7 +125,7 @@ impl Ttl {
     }
 }
 
-/// A few bytes of a reply, for people.
+/// A few bytes of a reply as text.
 pub fn short(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
     format!("{text:?} ({} bytes)", bytes.len())

@@ -1,7 +1,7 @@
-//! Phases: what the server is put through for a while, and with that what a client may still be told.
+//! Phases: the conditions that the server works under for a while, and which replies these explain.
 //!
-//! In each the same clients ask the same kinds of things. What differs is which disappearances and refusals have an
-//! explanation; what has none is wrong.
+//! In each phase the same clients send the same kinds of requests. Phases differ in which disappearances and
+//! refusals have an explanation; one without is an error.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ pub struct Phase {
     pub flushes: bool,
     /// The memory limit moves.
     pub moves_limit: bool,
-    /// Clients contend for counters, which are exact at the end: nothing else may change them.
+    /// Clients share counters whose sums are exact at the end: nothing else may change them.
     pub counts: bool,
 }
 
 /// All phases, one after the other, again and again.
 pub const PHASES: &[Phase] = &[
-    // Whatever is missing or refused is wrong.
+    // No disappearance or refusal has an explanation.
     Phase { name: "keep", evicts: false, fills: false, flushes: false, moves_limit: false, counts: true },
     Phase { name: "evict", evicts: true, fills: true, flushes: false, moves_limit: true, counts: false },
     Phase { name: "flush", evicts: false, fills: false, flushes: true, moves_limit: false, counts: false },

@@ -1,5 +1,5 @@
-//! Lists that are queues: numbers are pushed by some, and popped by others that wait for them. In a phase in which nothing may be
-//! lost each number that was pushed is popped once or is left.
+//! Lists that are queues: some clients push numbers, others wait for them and pop them. In a phase in which
+//! nothing may be lost, each pushed number is popped once or is left.
 
 use crate::client::open;
 use crate::dialect::{Reply, reply};
@@ -20,24 +20,24 @@ pub const POPPERS: usize = 3;
 const QUEUES: usize = 3;
 /// Numbers that are pushed or popped together.
 const TOGETHER: usize = 3;
-/// How long a client waits for one: no phase ends meanwhile.
+/// How long a client waits for a number, in seconds. No phase ends meanwhile.
 const WAITS: &str = "0.05";
 /// Longest pause between two pushes, in microseconds.
 const PAUSE_US: usize = 1500;
 
-/// What happened to the numbers of a phase.
+/// The fate of the numbers of a phase.
 #[derive(Debug, Default)]
 pub struct Queue {
     pushed: BTreeSet<u64>,
-    /// Numbers that were pushed by a connection that ended before its reply.
+    /// Numbers whose pushes were on connections that ended before the reply.
     perhaps: BTreeSet<u64>,
     popped: BTreeSet<u64>,
-    /// Numbers that may have been told to a connection that ended.
+    /// Most numbers that may have been popped for connections that ended before the reply.
     untold: usize,
 }
 
 impl Queue {
-    /// What is wrong, if these are left.
+    /// What is wrong, if these numbers are left.
     pub fn wrong(&self, left: &[u64]) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut seen = self.popped.clone();
@@ -63,7 +63,7 @@ impl Queue {
         wrong
     }
 
-    /// Numbers that were popped.
+    /// Number of popped numbers.
     pub fn popped(&self) -> usize {
         self.popped.len()
     }
@@ -75,7 +75,7 @@ pub fn names(world: &World) -> [String; QUEUES] {
     std::array::from_fn(|n| format!("queue:{round}:{n}"))
 }
 
-/// Pushes until the end.
+/// Pushes numbers until the soak ends.
 pub fn push(world: &World, seed: u64, number: usize) {
     let mut random = Random::of(seed, (5 << 32) + number as u64);
     let mut wire: Option<Wire> = None;
@@ -107,7 +107,7 @@ pub fn push(world: &World, seed: u64, number: usize) {
     leave(world, wire);
 }
 
-/// Pops until the end.
+/// Pops numbers until the soak ends.
 pub fn pop(world: &World, seed: u64, number: usize) {
     let mut random = Random::of(seed, (6 << 32) + number as u64);
     let mut wire: Option<Wire> = None;
@@ -133,7 +133,7 @@ fn pop_some(world: &World, wire: &mut Option<Wire>, random: &mut Random) {
         2 => (vec!["BRPOP", three, one, WAITS], 1),
         3 => (vec!["BLMPOP", WAITS, "3", two, three, one, "LEFT", "COUNT", "3"], TOGETHER),
         4 => (vec!["LPOP", two, "2"], 2),
-        // It stays in a queue.
+        // The number goes from one queue to another.
         _ => (vec!["BLMOVE", one, two, "LEFT", "RIGHT", WAITS], 0),
     };
     let answer = ask(world, wire, &words, random);
@@ -172,7 +172,7 @@ fn pop_some(world: &World, wire: &mut Option<Wire>, random: &mut Random) {
     }
 }
 
-/// Asks once; `None` if the connection ended.
+/// Sends one request; `None` if the connection ended.
 pub fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut Random) -> Option<Reply> {
     if wire.is_none() {
         *wire = open(world, 1);
@@ -190,7 +190,7 @@ pub fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut 
     }
 }
 
-/// Forgets the connection of a client that has ended.
+/// Forgets the connection of a client at its end.
 pub fn leave(world: &World, wire: Option<Wire>) {
     if let Some(wire) = wire {
         world.forget(wire.address);

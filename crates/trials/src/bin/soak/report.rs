@@ -4,14 +4,14 @@ use crate::watch::Seen;
 use crate::world::World;
 use larder_testkit::canary::{Heard, Sample, Song};
 
-/// A canary waits for no longer than this beyond what the machine takes, in microseconds.
+/// Longest wait of a canary beyond what the machine takes, in microseconds.
 const EXCESS_US: u64 = 10_000;
-/// How many longer waits are listed at most.
+/// Most longer waits that are listed.
 const SHOWN: usize = 10;
-/// Pauses of the core that are counted are longer, in microseconds.
+/// Pauses of the core count if they are longer than this, in microseconds.
 const PAUSE_US: u64 = 2000;
 
-/// Prints the table; returns whether all was as it should be.
+/// Prints the table; returns whether the soak has passed.
 pub fn print(world: &World, heard: Option<&Heard>, seen: &Seen, base: usize, after: usize) -> bool {
     let figures = world.figures();
     let of = |name: &str| figures.get(name).copied().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! A scraper of the HTTP listener: whatever else happens, each of its places answers, whole and in its format.
+//! A scraper of the HTTP listener: whatever else happens, each of its paths answers, completely and in its
+//! format.
 
 use crate::random::Random;
 use crate::world::World;
@@ -8,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-/// How long an answer may take: the listener has a thread of its own.
+/// Longest time of an answer: the listener has its own thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -16,14 +17,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The address at which the server shows its figures.
 ///
 /// # Errors
-/// When it names no address.
+/// The server names no address.
 pub fn address(server: &Server) -> Result<SocketAddr, String> {
     let output = server.output();
     let named = output.split_once("http://").and_then(|(_, rest)| rest.split_once('/'));
     named.and_then(|(text, _)| text.parse().ok()).ok_or_else(|| format!("no address for HTTP: {output}"))
 }
 
-/// Goes on until the end.
+/// Runs until the soak ends.
 pub fn run(world: &World, seed: u64, address: SocketAddr) {
     let mut random = Random::of(seed, 4 << 32);
     let places = match ask(address, "/api/v1") {
@@ -43,13 +44,13 @@ pub fn run(world: &World, seed: u64, address: SocketAddr) {
     }
 }
 
-/// The places that the index names, which answer with data.
+/// The paths in the index that answer with data.
 fn places(index: &str) -> Vec<String> {
     let named = index.lines().filter_map(|line| line.split(' ').next());
     named.filter(|word| word.starts_with("/api/v1/") || *word == "/metrics").map(str::to_owned).collect()
 }
 
-/// Asks for a place; returns the body of an answer that is as long as its head says.
+/// Requests a path; returns the answer's body, which must be as long as the head says.
 fn ask(address: SocketAddr, place: &str) -> Result<String, String> {
     let told = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
@@ -68,7 +69,7 @@ fn ask(address: SocketAddr, place: &str) -> Result<String, String> {
     Ok(body.to_owned())
 }
 
-/// Checks that a body is whole and in the format of its place.
+/// Checks that a body is complete and in the format of its path.
 fn is_whole(place: &str, body: &str) -> Result<(), String> {
     if place.starts_with("/api/") {
         return serde_json::from_str::<serde_json::Value>(body).map(drop).map_err(|error| error.to_string());

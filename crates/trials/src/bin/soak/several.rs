@@ -1,5 +1,5 @@
-//! What a [`Client`] asks of several keys at once: reads and writes of many, transactions with watches, messages, and
-//! counters that it shares with all others.
+//! Requests of a [`Client`] on several keys: reads and writes of many, transactions with WATCH, messages, and
+//! counters that all clients share.
 
 use crate::client::{Client, is_long, is_number, open};
 use crate::dialect::{Dialect, Reply, of_reply, reply};
@@ -15,7 +15,7 @@ const MANY: usize = 60;
 const STORED: usize = 12;
 /// Commands of a transaction.
 const QUEUED: usize = 8;
-/// Counters that all share.
+/// Counters that all clients share.
 pub const SHARED: usize = 3;
 /// The first value of a counter.
 pub const SHARED_START: u64 = 5_000_000;
@@ -45,7 +45,7 @@ impl Client<'_> {
         });
         self.tally("get of several");
         for (key, seen) in keys.iter().zip(&seen) {
-            // What had no memory to be sent, and all behind it, says nothing.
+            // A value that had no memory to be sent, and all behind it, shows nothing.
             if *seen != Seen::NotSent && !self.judge(*key, dialect, &Verb::Get, seen, &span) {
                 self.close(at);
                 break;
@@ -75,7 +75,7 @@ impl Client<'_> {
                 Some(answer) => {
                     let seen = of_reply(&verb, answer.clone());
                     self.judge(key, Dialect::Resp, &verb, &seen, &span);
-                    // It is refused where memory ends: the keys before that have been set.
+                    // MSET is refused when memory ends: the keys before have been set.
                     if seen == Seen::Refused {
                         self.doubt(key, Dialect::Resp, &verb);
                     }
@@ -88,7 +88,7 @@ impl Client<'_> {
         }
     }
 
-    /// Sends WATCH, perhaps changes what is watched by another connection, and sends MULTI … EXEC.
+    /// Sends WATCH, perhaps changes a watched key on another connection, and sends MULTI … EXEC.
     pub(crate) fn transaction(&mut self) {
         let keys = self.some_keys(QUEUED, true);
         if keys.is_empty() {
@@ -117,7 +117,7 @@ impl Client<'_> {
             self.exchange(other, dialect, vec![(key, Verb::Set(value.clone(), Ttl::Ever))], Manner::Prompt);
             touched = self.key(key).value() == Some(&value) && !is_number(key);
         }
-        // What is watched may be in doubt by now.
+        // A watched key may be in doubt by now.
         let mut asked = Vec::new();
         for key in keys {
             if !self.key(key).is_doubtful() {
@@ -153,7 +153,7 @@ impl Client<'_> {
         if answers[0] != Reply::Simple("OK".into()) || !answers[1..=count].iter().all(queued) {
             self.world.complain(&format!("a transaction was queued with {:?}", &answers[..=count]));
         }
-        // Which is explained, or was complained of.
+        // A refused command has an explanation, or was complained about.
         let is_spoilt = answers[1..=count].iter().any(|answer| matches!(answer, Reply::Error(_)));
         match answers.into_iter().next_back() {
             Some(Reply::Array(Some(answers))) if answers.len() == count => {
@@ -172,12 +172,12 @@ impl Client<'_> {
                 self.tally("transaction, nothing done");
                 let mut explained = touched;
                 for &key in &watched {
-                    // It was there, and may have gone; or that is not known.
+                    // The key existed and may be gone, or its state is unknown.
                     let key = self.key(key);
                     explained |= (key.value().is_some() && key.may_be_gone(&whole)) || key.is_doubtful();
                     explained |= key.value().is_none() && whole.may_meet(Cause::Evict, &whole);
                 }
-                // A number that is set to what it was counts as touched, or not.
+                // A number that is set to its old value may count as touched or not.
                 explained |= watched.iter().any(|&key| is_number(key));
                 if !explained {
                     let watched: Vec<&str> = watched.iter().map(|&key| &self.key(key).name[..]).collect();
@@ -198,7 +198,7 @@ impl Client<'_> {
         }
     }
 
-    /// Sends messages to its own subscriber, which gets each once and in order.
+    /// Publishes messages to the client's own subscriber, which must get each once and in order.
     pub(crate) fn publish(&mut self) {
         let channel = format!("channel:{}", self.name);
         if self.subscriber.is_none() {
@@ -251,7 +251,7 @@ impl Client<'_> {
             self.world.complain(&format!("{channel}: PUBLISH was answered {heard_by:?}"));
         }
         if let Err(error) = ended {
-            // What came after the replies that we have may or may not have been said.
+            // Messages behind the last reply may have been published or not.
             self.broken(at, Manner::Prompt, &error, "PUBLISH");
             self.subscriber = None;
         } else if killed || !all {
@@ -271,7 +271,7 @@ impl Client<'_> {
         None
     }
 
-    /// Counts in a counter that all clients share, by one of three ways that lose nothing.
+    /// Adds to a counter that all clients share, in one of three ways that lose nothing.
     pub(crate) fn contend(&mut self) {
         let round = self.world.round.load(std::sync::atomic::Ordering::SeqCst);
         let name = format!("shared:{round}:{}", self.random.below(SHARED));
@@ -291,7 +291,7 @@ impl Client<'_> {
         match done {
             Ok(true) => (*least, *most) = (*least + by, *most + by),
             Ok(false) => {}
-            // Perhaps it was done.
+            // The addition may have been done.
             Err(_) => *most += by,
         }
         drop(sums);
@@ -399,12 +399,12 @@ fn one(wire: &mut Wire) -> (Option<Reply>, io::Result<()>) {
     }
 }
 
-/// A number; memcached fills it up with spaces.
+/// The number in a value; memcached pads numbers with spaces.
 pub fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.trim_end().parse().ok()
 }
 
-/// Reads the reply to a `get` of these keys: hits in the order asked for.
+/// Reads the reply to a `get` of these keys: hits come in the order of the request.
 fn hits(wire: &mut Wire, names: &[String]) -> io::Result<Vec<Seen>> {
     let mut seen = Vec::new();
     loop {
@@ -433,7 +433,7 @@ fn hits(wire: &mut Wire, names: &[String]) -> io::Result<Vec<Seen>> {
     }
 }
 
-/// Reads the reply to an MGET of so many keys.
+/// Reads the reply to an MGET of `count` keys.
 fn values(wire: &mut Wire, count: usize) -> io::Result<Vec<Seen>> {
     match reply(wire)? {
         Reply::Array(Some(values)) if values.len() == count => {

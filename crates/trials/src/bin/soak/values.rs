@@ -1,11 +1,11 @@
-//! Values that name their key and version, cut from one block of random bytes, so that each is made quickly and no
-//! two are alike.
+//! Values that name their key and version, and continue with a piece of one block of random bytes. So each is
+//! made quickly, and no two are alike.
 
 use crate::random::Random;
 
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// The block that values are cut from.
+/// The block of which values have pieces.
 #[derive(Debug)]
 pub struct Values {
     block: Vec<u8>,
@@ -18,7 +18,7 @@ impl Values {
         Values { block: (0..BLOCK_BYTES).map(|_| random.below(256) as u8).collect(), version: 0 }
     }
 
-    /// A new value for `key`, at least a byte long; a short one is the end of what would name it.
+    /// A new value for `key`, at least one byte long. A short one has only the end of the name and version.
     pub fn make(&mut self, key: &str, bytes: usize) -> Vec<u8> {
         self.version += 1;
         let name = format!("<{key} {}>", self.version);
@@ -35,7 +35,8 @@ impl Values {
     }
 }
 
-/// How long values are: most of them short, some in pieces, a few so large that a socket does not take them at once.
+/// A random length: mostly short, sometimes in pieces, rarely so large that a socket does not take the value
+/// at once.
 pub fn length(random: &mut Random) -> usize {
     match random.below(1000) {
         0..700 => random.within(1, 200),

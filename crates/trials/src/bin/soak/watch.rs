@@ -1,4 +1,4 @@
-//! Memory and descriptors of the server: memory is within the limit at every look.
+//! The server's memory and descriptors: memory is within the limit at every measurement.
 
 use crate::world::World;
 use larder_testkit::process::Server;
@@ -7,33 +7,34 @@ use std::thread;
 use std::time::Duration;
 
 const EVERY: Duration = Duration::from_millis(50);
-/// How long a server that was given a lower limit may take to give pages back.
+/// Longest time in which the server returns pages after its limit was lowered.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What was seen.
+/// The measurements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// The largest resident memory.
+    /// The highest resident memory.
     pub rss_max: u64,
-    /// The most by which it was above its bound, and the bound then.
+    /// The largest excess over the bound, and the bound at that time.
     pub above: Option<(u64, u64)>,
-    /// The most descriptors.
+    /// The largest number of descriptors.
     pub descriptors_max: usize,
 }
 
-/// Descriptors that the server has open.
+/// Number of open descriptors of the server.
 ///
 /// # Errors
-/// When `/proc` does not say.
+/// `/proc` cannot be read.
 pub fn descriptors(server: &Server) -> Result<usize, String> {
     let path = format!("/proc/{}/fd", server.id());
     std::fs::read_dir(&path).map(Iterator::count).map_err(|error| format!("{path}: {error}"))
 }
 
-/// As [`descriptors`], when they have been as many for a while: a server that has just begun still opens some.
+/// As [`descriptors`], once the number has been the same for a while: a server that has just started still
+/// opens some.
 ///
 /// # Errors
-/// When `/proc` does not say.
+/// `/proc` cannot be read.
 pub fn descriptors_at_rest(server: &Server) -> Result<usize, String> {
     let (mut count, mut alike) = (descriptors(server)?, 0);
     while alike < 10 {
@@ -45,7 +46,7 @@ pub fn descriptors_at_rest(server: &Server) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Looks until the end.
+/// Measures until the soak ends.
 pub fn run(world: &World, server: &Server) -> Seen {
     let mut seen = Seen::default();
     while world.runs() {

@@ -1,4 +1,4 @@
-//! A connection that sends as well-behaved or as badly as it is told, and reads replies exactly.
+//! A connection that sends well or badly, as its [`Manner`] says, and reads replies exactly.
 
 use crate::random::Random;
 use rustix::net::{self, AddressFamily, SocketType};
@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// How long a reply may take before it counts as one that never comes.
+/// Longest time of a reply; after it the reply counts as missing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a batch of requests is brought to the server and its replies taken.
+/// How a batch of requests is sent and its replies are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// All at once, and read at once.
+    /// Sent at once, and read at once.
     Prompt,
     /// In small pieces with pauses.
     Slow,
-    /// Stops at a random byte for a while, then goes on.
+    /// Sent up to a random byte; the rest after a pause.
     Stopping,
     /// Sent at once; nothing is read for a while.
     Late,
-    /// Says that it sends no more, then reads.
+    /// Sent; then the sending side is closed, and the replies are read.
     HalfClosing,
     /// Sent up to a random byte; then the connection is reset.
     Resetting,
@@ -36,19 +36,19 @@ pub const ODD: &[Manner] =
 #[derive(Debug)]
 pub struct Wire {
     reader: BufReader<TcpStream>,
-    /// Its own end.
+    /// The client's own address.
     pub address: SocketAddr,
-    /// It has had an answer. A connection without one may not have been taken over by its worker yet: it is in no list of
-    /// clients, and what it sent is carried out whatever has become of it.
+    /// The connection has had a reply. Before that its worker may not have taken it over: CLIENT LIST does
+    /// not show it, and its requests are carried out even after it was reset.
     pub answered: bool,
 }
 
 impl Wire {
-    /// Connects, from an address of this machine that no connection had before it. The system gives a port to
-    /// several connections where the other ends differ, and gives it again at once when one was reset.
+    /// Connects from an address of this machine that no earlier connection had. The system gives one port to
+    /// several connections if their other ends differ, and reuses it at once after a reset.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn connect(to: SocketAddr) -> io::Result<Wire> {
         static CONNECTED: AtomicU32 = AtomicU32::new(0);
         let [_, a, b, c] = CONNECTED.fetch_add(1, Relaxed).to_be_bytes();
@@ -64,17 +64,17 @@ impl Wire {
         Ok(Wire { address, reader: BufReader::with_capacity(1 << 16, stream), answered: false })
     }
 
-    /// Sends `bytes` in a manner, and waits as it says.
+    /// Sends `bytes` in a manner, with its pauses.
     ///
     /// # Errors
-    /// What the system said; that the connection is reset, which [`Manner::Resetting`] does itself.
+    /// The system's error; for [`Manner::Resetting`], that the connection is reset, which this does itself.
     pub fn send(&mut self, bytes: &[u8], manner: Manner, random: &mut Random) -> io::Result<()> {
         let mut pause = |most: usize| thread::sleep(Duration::from_millis(random.within(1, most) as u64));
         let mut stream = self.reader.get_ref();
         match manner {
             Manner::Prompt => stream.write_all(bytes),
             Manner::Slow => {
-                // So many pieces that it takes about half a second at most.
+                // Pieces and pauses together take about half a second at most.
                 let piece = (bytes.len() / 40).max(1);
                 bytes.chunks(piece).try_for_each(|piece| {
                     pause(20);
@@ -102,17 +102,17 @@ impl Wire {
                 if random.chance(50) {
                     thread::sleep(Duration::from_millis(random.below(20) as u64));
                 }
-                // What lies unread at a close, or no lingering, makes it a reset.
+                // Unread bytes, or no lingering, turn the close into a reset.
                 rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))?;
                 Err(io::ErrorKind::ConnectionReset.into())
             }
         }
     }
 
-    /// Waits for an answer of the server: from then on the connection is one of its clients.
+    /// Waits for a first reply of the server: from then on the server lists the connection as its client.
     ///
     /// # Errors
-    /// What the system said, or that this was no answer.
+    /// The system's error, or another reply.
     pub fn greet(&mut self, resp: bool) -> io::Result<()> {
         let (asked, wanted): (&[u8], &[u8]) = if resp { (b"PING\r\n", b"+PONG") } else { (b"mn\r\n", b"MN") };
         self.reader.get_ref().write_all(asked)?;
@@ -128,7 +128,7 @@ impl Wire {
     /// Reads a line, without its end.
     ///
     /// # Errors
-    /// What the system said, or that it does not end.
+    /// The system's error, or that the line does not end.
     pub fn line(&mut self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line)?;
@@ -139,10 +139,10 @@ impl Wire {
         Err(io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Reads a line of a dump, which ends as memcached's do: without a carriage return.
+    /// Reads a line of a dump, which ends as memcached's does: with a line feed alone.
     ///
     /// # Errors
-    /// What the system said, or that it does not end.
+    /// The system's error, or that the line does not end.
     pub fn dump_line(&mut self) -> io::Result<Vec<u8>> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line)?;
@@ -156,7 +156,7 @@ impl Wire {
     /// Reads a value of so many bytes and the line end behind it.
     ///
     /// # Errors
-    /// What the system said, or that something else stands at its end.
+    /// The system's error, or other bytes in place of the line end.
     pub fn block(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
         let mut block = vec![0; bytes + 2];
         self.reader.read_exact(&mut block)?;
@@ -168,10 +168,10 @@ impl Wire {
         Ok(block)
     }
 
-    /// Whether nothing more comes: the other end has closed.
+    /// Whether the other end has closed, with nothing more to read.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn is_at_end(&mut self) -> io::Result<bool> {
         Ok(self.reader.fill_buf()?.is_empty())
     }

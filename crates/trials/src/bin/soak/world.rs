@@ -1,9 +1,10 @@
 //! What all threads of a soak share: the phase, what may explain a missing value, complaints, and figures.
 //!
-//! No client is stopped for a flush or an eviction. Instead each such thing is a *cause* with two counters: how often it
-//! has begun, raised before the server is asked, and how often it is over, raised after the server has answered. A
-//! client notes both before it sends and after it has the reply, and so knows for certain whether an item *may* be
-//! gone (a cause was under way at any time since the item was written) and whether a flush says that it *must* be.
+//! No client is stopped for a flush or an eviction. Instead each of these is a *cause* with two counters: how
+//! often it has begun, raised before the request for it is sent, and how often it has ended, raised after the
+//! reply. A client notes both before it sends a request and after it has the reply. So it knows whether an
+//! item *may* be gone (a cause was under way at some time since the item was written), and whether it *must*
+//! be gone after a flush.
 
 use crate::group::Work;
 use crate::phase::{MEGABYTES, PHASES, Phase};
@@ -14,25 +15,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-/// Complaints that are printed; all are counted.
+/// Most complaints that are printed; all are counted.
 const PRINTED_MAX: u64 = 40;
 
-/// What can take items away or refuse writes.
+/// A cause for missing items or refused writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// flush_all and its like.
+    /// flush_all or FLUSHALL.
     Flush,
-    /// A full store that evicts, or a limit that was lowered, and with it what connections may hold.
+    /// A full store that evicts; or a lower limit, which also lowers what connections may hold.
     Evict,
-    /// A full store that refuses.
+    /// A full store that refuses writes.
     Full,
-    /// Replies to attackers, which may hold all that connections may: then values are not read, and words of a request not kept.
+    /// Replies to attackers may hold all that connections may: then replies to reads are refused, and
+    /// requests are not gathered.
     Replies,
 }
 
 const CAUSES: usize = 4;
 
-/// How often each cause has begun and is over, and when that was looked at.
+/// How often each cause has begun and ended, at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Milliseconds since the start.
@@ -44,43 +46,43 @@ pub struct Moment {
 /// The time from before a request was sent to after its reply was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Span {
-    /// Before.
+    /// The moment before the request was sent.
     pub before: Moment,
-    /// After.
+    /// The moment after the reply was read.
     pub after: Moment,
 }
 
 impl Span {
-    /// Whether the cause may have been at work at some time from `self` to the end of `later`.
+    /// Whether the cause may have been under way at some time from `self` to the end of `later`.
     pub fn may_meet(&self, cause: Cause, later: &Span) -> bool {
         later.after.began[cause as usize] > self.before.over[cause as usize]
     }
 
-    /// Whether connections may have held as much memory as they might.
+    /// Whether connections may have held all the memory that they may.
     pub fn may_be_full(&self) -> bool {
         self.may_meet(Cause::Replies, self) || self.may_meet(Cause::Evict, self)
     }
 
-    /// Whether the cause began after `self` and was over before `later`.
+    /// Whether the cause began after `self` and ended before `later`.
     pub fn was_followed_by(&self, cause: Cause, later: &Span) -> bool {
         later.before.over[cause as usize] > self.after.began[cause as usize]
     }
 }
 
-/// What is shared.
+/// The state that all threads share.
 #[derive(Debug)]
 pub struct World {
     /// memcached's port, and Redis's.
     pub ports: [SocketAddr; 2],
     /// Held for reading by threads that have a request under way; for writing between two phases.
     pub gate: RwLock<&'static Phase>,
-    /// All threads must end.
+    /// Tells all threads to end.
     pub stop: AtomicBool,
-    /// Connections of clients, to choose a victim from.
+    /// Connections of clients, from which the administrator chooses one to close.
     pub open: Mutex<HashSet<SocketAddr>>,
-    /// Connections that the administrator has had closed.
+    /// Connections that the administrator has closed.
     pub killed: Mutex<HashSet<SocketAddr>>,
-    /// Counters of the phase, and what they must be: at least, at most.
+    /// Shared counters of the phase, with the least and the highest value that each must have.
     pub sums: Mutex<BTreeMap<String, (u64, u64)>>,
     /// Numbers that were pushed and popped in the phase.
     pub queue: Mutex<Queue>,
@@ -132,7 +134,7 @@ impl World {
         self.started.elapsed().as_micros() as u64
     }
 
-    /// When all began.
+    /// The time at which the soak began.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -152,20 +154,20 @@ impl World {
         told.join(", ")
     }
 
-    /// The state of every cause. Take it before sending and after receiving.
+    /// The state of every cause. Read it before sending a request and after its reply.
     pub fn moment(&self) -> Moment {
-        // `over` first: a cause that ends in between then counts as one that is still under way.
+        // `over` first: a cause that ends in between then counts as still under way.
         let over = std::array::from_fn(|cause| self.over[cause].load(SeqCst));
         let began = std::array::from_fn(|cause| self.began[cause].load(SeqCst));
         Moment { at_ms: self.now_ms(), began, over }
     }
 
-    /// Notes that the cause is about to be at work.
+    /// Notes that the cause is about to begin.
     pub fn begin(&self, cause: Cause) {
         self.began[cause as usize].fetch_add(1, SeqCst);
     }
 
-    /// Notes that the cause is at work no more.
+    /// Notes that the cause has ended.
     pub fn end(&self, cause: Cause) {
         self.over[cause as usize].fetch_add(1, SeqCst);
     }
@@ -175,7 +177,7 @@ impl World {
         !self.stop.load(SeqCst)
     }
 
-    /// Does something within a phase.
+    /// Runs `act` within a phase.
     pub fn within<R>(&self, act: impl FnOnce(&'static Phase) -> R) -> R {
         let phase = self.gate.read().expect("nobody panics between phases");
         act(*phase)
@@ -186,7 +188,7 @@ impl World {
         self.limits.lock().expect("not poisoned").push((Instant::now(), megabytes));
     }
 
-    /// The highest limit within the last `patience`, in bytes: a lowered one takes its time.
+    /// The highest limit within the last `patience`, in bytes: a lower limit takes effect over time.
     pub fn limit_bytes(&self, patience: Duration) -> u64 {
         let limits = self.limits.lock().expect("not poisoned");
         let now = Instant::now();
@@ -202,12 +204,12 @@ impl World {
         most << 20
     }
 
-    /// Whether the reply is explained: connections held as much memory as they might.
+    /// Whether a refusal is explained: connections may have held all the memory that they may.
     pub fn were_full(text: &str, span: &Span) -> bool {
         span.may_be_full() && text.contains("connections hold as much memory as they may")
     }
 
-    /// Counts and prints that something is wrong.
+    /// Prints and counts a complaint.
     pub fn complain(&self, text: &str) {
         if self.complaints.fetch_add(1, SeqCst) < PRINTED_MAX {
             let round = self.round.load(SeqCst);
@@ -228,12 +230,12 @@ impl World {
         self.complain(text);
     }
 
-    /// Complaints in all, and those about values that were lost.
+    /// Number of all complaints, and of those about lost values.
     pub fn complaints(&self) -> (u64, u64) {
         (self.complaints.load(SeqCst), self.lost.load(SeqCst))
     }
 
-    /// Counts something.
+    /// Adds to a named count.
     pub fn count(&self, what: &str, more: u64) {
         let mut figures = self.figures.lock().expect("not poisoned");
         match figures.get_mut(what) {
@@ -242,17 +244,18 @@ impl World {
         }
     }
 
-    /// What was counted.
+    /// All named counts.
     pub fn figures(&self) -> BTreeMap<String, u64> {
         self.figures.lock().expect("not poisoned").clone()
     }
 
-    /// Forgets a connection that has no client any more.
+    /// Forgets a connection that no client has any more.
     pub fn forget(&self, address: SocketAddr) {
         self.open.lock().expect("not poisoned").remove(&address);
     }
 
-    /// Notes that a connection ended: `what` is wrong, unless the administrator has had it closed.
+    /// Notes that a connection ended. That is a complaint with the text `what`, unless the administrator
+    /// closed it.
     pub fn broke(&self, address: SocketAddr, what: impl FnOnce() -> String) {
         self.forget(address);
         if !self.was_killed(address) {
@@ -260,7 +263,7 @@ impl World {
         }
     }
 
-    /// Whether the administrator has had this connection closed.
+    /// Whether the administrator has closed this connection.
     pub fn was_killed(&self, address: SocketAddr) -> bool {
         self.killed.lock().expect("not poisoned").contains(&address)
     }

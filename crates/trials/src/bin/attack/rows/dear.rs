@@ -1,4 +1,5 @@
-//! Pipelines of requests whose replies do not show what they take, and a part of a large sorted set that is stored.
+//! Pipelines of short requests that take more work than their replies show, and ZRANGESTORE of a part of a
+//! large sorted set.
 
 use super::{PATIENCE, prepare as prepared, within};
 use crate::stage::Stage;
@@ -7,10 +8,10 @@ use larder_testkit::talk::encode;
 
 /// Bytes of a pipeline.
 const PIPELINE: usize = 64 << 10;
-/// How long a pipeline may take in all: no other client waits for it.
+/// Longest time of a pipeline as a whole: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 
-/// Lines of memcached's text that are more than a look at a key.
+/// Lines of memcached's text that take more work than a lookup of a key.
 const LINES: &[&str] = &[
     "stats memory",
     "stats types",
@@ -41,7 +42,7 @@ pub(super) fn lines(stage: &Stage) -> Result<String, String> {
     Ok(all.join(", "))
 }
 
-/// Elements of a list whose encoding is looked for among all of them.
+/// Elements of a list, all of which a request for its encoding must look at.
 const EMPTIES: usize = 4_000;
 
 pub(super) fn empties(stage: &Stage) -> Result<(), String> {
@@ -75,7 +76,7 @@ pub(super) fn commands(stage: &Stage) -> Result<String, String> {
     Ok(all.join(", "))
 }
 
-/// Members of a sorted set that is copied.
+/// Members of a sorted set, a part of which is copied.
 const MEMBERS: usize = 100_000;
 
 pub(super) fn sorted(stage: &Stage) -> Result<(), String> {

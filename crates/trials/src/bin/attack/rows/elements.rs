@@ -1,15 +1,16 @@
-//! Commands at elements of large collections: streams, fields with times; and what is told of keys that are asked for most.
+//! Commands on elements of large collections (streams, fields that expire), and reports of the keys that are
+//! asked for most.
 
 use super::{PATIENCE, prepare as prepared, within};
 use crate::stage::Stage;
 use crate::wire::{exchange, said, shown};
 use larder_testkit::talk::encode;
 
-/// How long a pipeline may take in all: no other client waits for it.
+/// Longest time of a pipeline as a whole: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 /// Entries of the stream, and fields of the hash.
 const ELEMENTS: usize = 50_000;
-/// Fields that are named at once.
+/// Fields that one command names.
 const NAMED: usize = 512;
 
 /// Sends a request `times` times; fails if the first reply is an error.
@@ -46,7 +47,7 @@ pub(super) fn streams(stage: &Stage) -> Result<String, String> {
     Ok(all.into_iter().map(said_of).collect::<Result<Vec<_>, _>>()?.join(", "))
 }
 
-/// A command at some fields of the hash.
+/// A command on some fields of the hash.
 fn of_fields(head: &str, fields: std::ops::Range<usize>) -> Vec<u8> {
     let names: Vec<String> = fields.map(|n| format!("field:{n}")).collect();
     let count = names.len().to_string();
@@ -77,11 +78,11 @@ pub(super) fn times(stage: &Stage) -> Result<String, String> {
     ] {
         all.push(repeated(stage, &of_fields(head, 0..NAMED), times, head)?);
     }
-    // All of them at once, in one request each.
+    // All fields at once, in one request for each command.
     for head in ["HGETEX h EX 3000", "HPEXPIRE h 1"] {
         all.push(repeated(stage, &of_fields(head, 0..ELEMENTS), 1, head)?);
     }
-    // None is left: commands find that out, and upkeep.
+    // No field is left: commands notice that, and so does upkeep.
     for (line, times) in [("HSCAN h 0 COUNT 1000000", 10), ("HGETALL h", 10), ("HLEN h", 10)] {
         all.push(repeated(stage, &said(line), times, line)?);
     }
@@ -91,7 +92,7 @@ pub(super) fn times(stage: &Stage) -> Result<String, String> {
 pub(super) fn hotkeys(stage: &Stage) -> Result<String, String> {
     let mut all = Vec::new();
     all.push(repeated(stage, &said("HOTKEYS START METRICS 2 CPU NET COUNT 64"), 1, "HOTKEYS START")?);
-    // As long as keys may be, and each another one.
+    // The longest keys, each a different one.
     let long: Vec<u8> = (0..400_u32)
         .flat_map(|n| encode(&[b"GET", &[&[b'k'; 60_000][..], &n.to_le_bytes()].concat()]))
         .collect();

@@ -1,4 +1,4 @@
-//! Passwords that are wrong, by very many connections of one address.
+//! Wrong passwords, from very many connections of one address.
 
 use super::{PATIENCE, set, within};
 use crate::stage::Stage;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 const GUESSERS: usize = 2000;
 /// Guesses that each sends at once.
 const GUESSES: usize = 20;
-/// How long they are watched.
+/// How long the guesses are watched.
 const LASTS: Duration = Duration::from_secs(6);
-/// A client that knows the password waits a second at most for what others of its address have guessed, and then logs in and
-/// writes.
+/// A client that knows the password waits at most a second for the guesses of others with its address; then
+/// it logs in and writes.
 const LOGIN_MS_MAX: u64 = 2_000;
 
-/// Passwords that were wrong since the start.
+/// Number of wrong passwords since the server's start.
 fn wrong(stage: &Stage) -> Result<u64, String> {
     let mut client = stage.server.connect().and_then(Client::new).map_err(|error| error.to_string())?;
     let told = client.stat("auth_errors").map_err(|error| error.to_string())?;
@@ -43,7 +43,7 @@ pub(super) fn wrong_passwords(stage: &Stage) -> Result<String, String> {
     let (of, seconds) = (GUESSERS * GUESSES, watched.as_secs());
     let said = format!("{tried} of {of} passwords looked at in {seconds} s, the right one and a write");
     let said = within(took, LOGIN_MS_MAX, &said)?;
-    // One look of each connection in a second, and its first, which each has had by now.
+    // The server tries one password of each connection a second, and by now a first one of each.
     let (least, most) = (GUESSERS as u64, GUESSERS as u64 * (seconds + 2));
     if (least..=most).contains(&tried) { Ok(said) } else { Err(format!("{said}; not {least} to {most}")) }
 }

@@ -1,4 +1,4 @@
-//! Requests that come in part, and clients that do not log in.
+//! Requests that are never completed, and clients that do not log in.
 
 use super::{PATIENCE, set, within};
 use crate::stage::Stage;
@@ -6,7 +6,7 @@ use crate::wire::{connect, exchange, only_send, said, shown};
 use larder_testkit::talk::encode;
 use std::time::{Duration, Instant};
 
-/// Connections that send a part of a request and stand.
+/// Connections that send a part of a request and then nothing.
 const HALF_OPEN: usize = 2000;
 /// The percentage of the items that must still be there.
 const LEFT_PERCENT: u64 = 75;
@@ -60,7 +60,7 @@ pub(super) fn unauthenticated(stage: &Stage) -> Result<String, String> {
     for _ in 0..60 {
         open.push(only_send(stage.resp, &part[..part.len() - 2000], Duration::from_secs(1))?.0);
     }
-    // A client that has logged in: one that was there, and a new one, with a long request.
+    // Clients that log in: one that was connected before, and a new one with a long request.
     let known = connect(stage.resp)?;
     let long = encode(&[b"APPEND", b"appended", &vec![b'a'; 3_000_000]]);
     let (took, reply) = exchange(stage.resp, &[said("AUTH secret"), long].concat(), PATIENCE)?;

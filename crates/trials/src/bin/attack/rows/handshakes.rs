@@ -1,4 +1,4 @@
-//! TLS handshakes that begin and stand still.
+//! TLS handshakes that begin and are never completed.
 
 use super::half_open::writes;
 use super::{PATIENCE, within};
@@ -6,12 +6,12 @@ use crate::stage::Stage;
 use crate::wire::{connect, only_send, said};
 use std::time::Duration;
 
-/// Connections that begin a handshake and stand: twice as many as may be in handshakes. The others wait in the system's backlog,
-/// which holds 1,024.
+/// Connections that begin a handshake and then send nothing: twice as many as may be in handshakes. The
+/// others wait in the system's backlog, which holds 1,024.
 const STANDING: usize = 2000;
 
-/// How long a client that does its handshake may have to wait for room: a silent handshake makes room after a second, and one
-/// that came after it after another. A test build of this program is slow besides.
+/// Longest wait for a client that completes its handshake. A silent handshake is closed after a second if
+/// others wait, and one that came after it a second later. In a test build this program itself is slow.
 const SERVED_MS_MAX: u64 = 5_000;
 
 pub(super) fn standing(stage: &Stage) -> Result<String, String> {
@@ -21,9 +21,9 @@ pub(super) fn standing(stage: &Stage) -> Result<String, String> {
     for n in 0..STANDING {
         open.push(match n % 3 {
             0 => connect(tls.address)?,
-            // The server waits for the rest of it, …
+            // The server waits for the rest of the hello, …
             1 => only_send(tls.address, &hello[..hello.len() / 2], Duration::from_secs(1))?.0,
-            // … or has agreed on keys, signed, and waits for the client's answer.
+            // … or it has answered the hello, and waits for the client's reply.
             _ => only_send(tls.address, &hello, Duration::from_secs(1))?.0,
         });
     }

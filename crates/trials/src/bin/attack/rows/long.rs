@@ -1,4 +1,4 @@
-//! Elements of megabytes: sent to clients that read nothing, and received in part.
+//! Elements of megabytes: sent to clients that read nothing, and received only in part.
 
 use super::half_open::writes;
 use super::{PATIENCE, prepare as prepared, within};
@@ -11,14 +11,15 @@ use std::time::Duration;
 /// Bytes of an element, and how many there are.
 const ELEMENT_BYTES: usize = 3 << 20;
 const ELEMENTS: usize = 8;
-/// Clients at once that read nothing, and for how long they do not.
+/// Clients at a time that read nothing. `STANDS`: for how long they do not.
 const READERS: usize = 40;
 const STANDS: Duration = Duration::from_secs(3);
-/// Clients at once that send so much of an element, and stand. Together that is more than elements on their way in may take.
+/// Clients at a time that each send `PART_BYTES` of an element, and then nothing. Together that is more than
+/// elements may take while they arrive.
 const SENDERS: usize = 60;
 const PART_BYTES: usize = 400_000;
 
-/// Bytes of an element and of a value that come last, at most, and how often each is put, moved, read and taken out.
+/// Bytes of the longest element and value. `ROUNDS`: how often each is put, moved, read and removed.
 const LONGEST_BYTES: usize = 64 << 20;
 const ROUNDS: usize = 3;
 
@@ -30,7 +31,7 @@ pub(super) fn elements(stage: &Stage) -> Result<(), String> {
     prepared(stage, &pushed(b"l").repeat(ELEMENTS))
 }
 
-/// What was popped is in no list any more, and stays where it lies until it is sent.
+/// An element that was popped is in no list any more, but its memory is in use until it is sent.
 pub(super) fn unread(stage: &Stage) -> Result<String, String> {
     let (_, there) = exchange(stage.resp, &said("LLEN l"), PATIENCE)?;
     if !there.starts_with(b":") || there.starts_with(b":0") {
@@ -45,7 +46,8 @@ pub(super) fn unread(stage: &Stage) -> Result<String, String> {
     within(worst, 100, &format!("{READERS} readers, nothing was read, of 50 writes the slowest"))
 }
 
-/// Elements of lists and values of fields, by turns; then one that comes whole.
+/// Connections send a part of a list's element or of a field's value, by turns; then one sends an element
+/// completely.
 pub(super) fn in_part(stage: &Stage) -> Result<String, String> {
     let field = encode(&[b"HSET", b"h", b"field", &vec![b'v'; ELEMENT_BYTES]]);
     let parts = [pushed(b"part"), field];
@@ -59,11 +61,11 @@ pub(super) fn in_part(stage: &Stage) -> Result<String, String> {
     if !reply.starts_with(b":1\r\n") {
         return Err(format!("{what}: {}", shown(&reply)));
     }
-    // It begins when enough of those that began before it have stood still for 250 ms.
+    // Its element is received once enough of those that began before it have stood still for 250 ms.
     within(took, 3000, &what)
 }
 
-/// Each part of an element is linked, pinned and given back in the step of its command.
+/// All parts of an element are linked, pinned and freed in the step of one command.
 pub(super) fn longest(stage: &Stage) -> Result<String, String> {
     let bytes = vec![b'e'; LONGEST_BYTES];
     let push = encode(&[b"RPUSH", b"longest", &bytes]);

@@ -1,4 +1,5 @@
-//! Requests whose replies, or whose traces, are many times as long as they are.
+//! Requests whose replies, or the records that the server keeps of them, are many times as long as the
+//! requests.
 
 use super::{PATIENCE, prepare, set};
 use crate::stage::Stage;
@@ -8,10 +9,10 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-/// How long a reader that does not read is left alone.
+/// For how long a client reads nothing.
 const STANDS: Duration = Duration::from_secs(3);
 
-/// Sends requests, reads nothing for a while, and leaves.
+/// Sends requests, reads nothing for a while, and disconnects.
 fn unread(stage: &Stage, requests: &[u8]) -> Result<String, String> {
     let (stream, sent) = only_send(stage.resp, requests, STANDS)?;
     thread::sleep(STANDS);
@@ -47,7 +48,7 @@ pub(super) fn client_names(stage: &Stage) -> Result<String, String> {
     for _ in 0..30 {
         let mut stream = connect(stage.resp)?;
         let _ = stream.set_write_timeout(Some(STANDS));
-        // A connection that is closed for it is as good.
+        // The server may also close the connection.
         let _ = stream.write_all(&encode(&[b"CLIENT", b"SETNAME", &name]));
         open.push(stream);
     }
@@ -67,7 +68,7 @@ pub(super) fn keys_of_8k(stage: &Stage) -> Result<(), String> {
     prepare(stage, &requests)
 }
 
-/// Readers at once of [`keys`].
+/// Clients at a time in [`keys`] that read nothing.
 const READERS: usize = 40;
 
 pub(super) fn keys(stage: &Stage) -> Result<String, String> {
@@ -78,7 +79,7 @@ pub(super) fn keys(stage: &Stage) -> Result<String, String> {
     exchange(stage.resp, &said("PING"), PATIENCE).map(|_| format!("{READERS} readers, nothing was read"))
 }
 
-/// Writes for which others' items give way: no other client waits for that.
+/// Writes that evict other items: no other client waits for that.
 pub(super) fn full_writes(stage: &Stage) -> Result<String, String> {
     const EACH: usize = 500;
     let value = [b'w'; 1000];

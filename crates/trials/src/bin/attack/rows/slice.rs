@@ -1,4 +1,4 @@
-//! Pipelines of cheap commands that are long work together, and long commands.
+//! Pipelines of cheap commands that together are much work, and commands that are much work by themselves.
 
 use super::{PATIENCE, prepare as prepared, set, within};
 use crate::stage::Stage;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a pipeline.
 const PIPELINE: usize = 60_000;
-/// How long a pipeline may take in all: no other client waits for it.
+/// Longest time of a pipeline as a whole: no other client waits for it.
 const MOST_MS: u64 = 60_000;
 
 pub(super) fn prepare(stage: &Stage) -> Result<(), String> {
@@ -20,7 +20,7 @@ pub(super) fn prepare(stage: &Stage) -> Result<(), String> {
     prepared(stage, &requests)
 }
 
-/// Sends a request as often as a pipeline holds it.
+/// Sends as many copies of a request as a pipeline holds.
 fn pipelined(stage: &Stage, line: &str) -> Result<String, String> {
     let one = said(line);
     let count = PIPELINE / one.len();
@@ -85,7 +85,7 @@ pub(super) fn text_append(stage: &Stage) -> Result<String, String> {
 pub(super) fn exec_of_keys(stage: &Stage) -> Result<String, String> {
     let requests = [said("MULTI"), said("KEYS none*").repeat(2000), said("EXEC")].concat();
     let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
-    // That would be one step of seconds.
+    // As one step, the transaction would take seconds.
     if !String::from_utf8_lossy(&reply).contains("-EXECABORT Transaction discarded: ") {
         return Err(shown(&reply));
     }
@@ -108,7 +108,7 @@ pub(super) fn populate(stage: &Stage) -> Result<String, String> {
 }
 
 pub(super) fn stringmatch(stage: &Stage) -> Result<String, String> {
-    // As dear as a pattern may be: no place of the text is passed over.
+    // The most expensive pattern: the match skips no byte of the text.
     let pattern = [&b"*"[..], &b"?".repeat(4090), b"b*"].concat();
     let one = encode(&[b"DEBUG", b"STRINGMATCH-LEN", b"1000000000", &pattern]);
     let count = PIPELINE / one.len();
@@ -119,7 +119,8 @@ pub(super) fn stringmatch(stage: &Stage) -> Result<String, String> {
     within(took, MOST_MS, &format!("{count} × DEBUG STRINGMATCH-LEN"))
 }
 
-/// Each is less than is counted; together they are all that a connection can have done at once.
+/// Each command is too little work to be counted. Together they are the most that a connection may do in one
+/// turn.
 pub(super) fn cheap(stage: &Stage) -> Result<String, String> {
     let some =
         ["PING", "EXISTS a b c d", "OBJECT ENCODING a", "TTL a", "CLIENT ID", "COMMAND COUNT", "TYPE a"];

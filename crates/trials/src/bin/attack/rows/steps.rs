@@ -1,4 +1,4 @@
-//! Requests of which each is much work: at values as large as they may be, of very many keys, and at very many connections.
+//! Requests that are much work each: on the longest values, on very many keys, and on very many connections.
 
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
@@ -9,15 +9,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Bytes of a value: beside it there is room for what is made of it.
+/// Bytes of a value; there is memory for a second one beside it.
 const LARGE_BYTES: usize = 24 << 20;
-/// Keys of a request: with their heads some 8 MB, which is what requests may hold together.
+/// Keys of a request: with their headers some 8 MB, as much as requests may hold together.
 const KEYS: usize = 1_000_000;
-/// Connections with a request that is kept.
+/// Connections whose requests the server keeps.
 const KEPT: usize = 30;
-/// Connections that are closed at once.
+/// Connections that are closed together.
 const CONNECTIONS: usize = 8_000;
-/// How long requests may take in all: no other client waits for them.
+/// Longest time of requests as a whole: no other client waits for them.
 const MOST_MS: u64 = 60_000;
 
 pub(super) fn large(stage: &Stage) -> Result<(), String> {
@@ -75,7 +75,7 @@ fn length(bytes: usize) -> Vec<u8> {
 
 pub(super) fn restore(stage: &Stage) -> Result<String, String> {
     let mut plain = payload(&[&length(LARGE_BYTES), &vec![b'p'; LARGE_BYTES]]);
-    // A payload whose checksum is verified, and wrong.
+    // A payload with a wrong checksum, which the server verifies.
     if let Some(last) = plain.last_mut() {
         *last = 1;
     }
@@ -89,7 +89,7 @@ pub(super) fn restore(stage: &Stage) -> Result<String, String> {
 }
 
 pub(super) fn restore_packed(stage: &Stage) -> Result<String, String> {
-    // A byte, and repeats of it as long as may be: 264 bytes of three.
+    // A byte, and as long repeats of it as the format has: three bytes for 264.
     let repeats = (LARGE_BYTES - 1) / 264;
     let data = [&[0, b'a'][..], &[0xe0, 0xff, 0].repeat(repeats)].concat();
     let packed = payload(&[&[0xc3], &length(data.len()), &length(1 + 264 * repeats), &data]);
@@ -97,7 +97,7 @@ pub(super) fn restore_packed(stage: &Stage) -> Result<String, String> {
     all(stage, &requests, "+OK\r\n", "10 × RESTORE of 280 KB that become 24 MiB")
 }
 
-/// Members of a set that is restored, and elements of each node of a list that unpacks to very much.
+/// Members of a set that is restored. `NODE_ELEMENTS`: elements of each node of a packed list.
 const MEMBERS: usize = 300_000;
 const NODE_ELEMENTS: usize = 4_000;
 
@@ -117,7 +117,7 @@ pub(super) fn restore_elements(stage: &Stage) -> Result<String, String> {
         "3 × a set of 300,000, copied twice",
     )?;
     let dumps = all(stage, &said("DUMP set").repeat(3), "$", "3 × DUMP of it")?;
-    // A node of one element so many times, in some 500 bytes: what is said of it is 2,000 times as much.
+    // A node with 4,000 equal elements, packed in some 500 bytes. A list of them refers to 2,000 such nodes.
     let node = forms::listpack(&vec![b"elements".to_vec(); NODE_ELEMENTS]);
     let mut packed = [&[25][..], &node[..26]].concat();
     let mut left = node.len() - 27;
@@ -159,14 +159,14 @@ pub(super) fn many_keys(stage: &Stage) -> Result<String, String> {
     Ok(format!("{KEYS} keys: {}", said.join(", ")))
 }
 
-/// Requests of 8 MB whose replies are not read: each is kept as long as it is answered.
+/// Requests of 8 MB whose replies are not read: the server keeps each until its reply is sent.
 pub(super) fn kept(stage: &Stage) -> Result<String, String> {
     let mut words = vec![&b"MGET"[..]];
     words.resize(KEYS + 1, b"k");
     let request = encode(&words);
     let mut open = stage.open.lock().expect("not poisoned");
     for _ in 0..KEPT {
-        // It may be closed meanwhile, or not be read.
+        // The server may close the connection meanwhile, or stop reading.
         open.push(only_send(stage.resp, &request, Duration::from_millis(500))?.0);
     }
     std::thread::sleep(Duration::from_secs(2));
@@ -174,7 +174,7 @@ pub(super) fn kept(stage: &Stage) -> Result<String, String> {
     Ok(format!("{KEPT} × MGET of {KEYS} keys that nobody reads, {closed} closed"))
 }
 
-/// Whether the server has closed the connection; drops what it had sent before.
+/// Whether the server has closed the connection; drops all that it had sent before.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let mut bytes = vec![0; 1 << 20];
     if stream.set_nonblocking(true).is_err() {
@@ -211,12 +211,12 @@ pub(super) fn client_kill(stage: &Stage) -> Result<String, String> {
     ended(stage, Instant::now(), &killed)
 }
 
-/// Waits until all connections have ended, and says how long that took.
+/// Waits until all connections have ended; returns in words how long that took.
 fn ended(stage: &Stage, began: Instant, what: &str) -> Result<String, String> {
     let mut open = stage.open.lock().expect("not poisoned");
     for stream in open.iter_mut() {
         let _ = stream.set_read_timeout(Some(PATIENCE));
-        // Reset is as good as ended.
+        // A reset is an end, too.
         while matches!(stream.read(&mut [0; 512]), Ok(1..)) {}
     }
     open.clear();

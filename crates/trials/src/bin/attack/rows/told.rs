@@ -1,4 +1,4 @@
-//! Messages to very many subscribers that read nothing: what waits for them is not taken from items.
+//! Messages to very many subscribers that read nothing: no item is evicted for the messages that wait.
 
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Subscribers.
 const LISTENERS: usize = 500;
-/// Items beside them: two thirds of the memory.
+/// Number of items besides: two thirds of the memory.
 const ITEMS: usize = 40_000;
-/// How long items are watched after the messages.
+/// How long the items are watched after the messages.
 const AFTER: Duration = Duration::from_secs(2);
 
 pub(super) fn items(stage: &Stage) -> Result<(), String> {
@@ -26,21 +26,23 @@ fn items_there(stage: &Stage) -> Result<usize, String> {
     count.ok_or_else(|| shown(&reply))
 }
 
-/// Connects clients that send this, read the beginning of the reply, and read nothing more until all is over.
+/// Connects clients that send `request`, read the beginning of the reply, and then nothing until the attack
+/// is over.
 fn listening(stage: &Stage, request: &[u8]) -> Result<(), String> {
     let told = |error: std::io::Error| error.to_string();
     for _ in 0..LISTENERS {
         let mut stream = connect(stage.resp)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(told)?;
         stream.write_all(request).map_err(told)?;
-        // "+OK\r\n" of MONITOR, the beginning of what SUBSCRIBE says.
+        // The "+OK\r
+        // " of MONITOR, or the beginning of the reply to SUBSCRIBE.
         stream.read_exact(&mut [0; 5]).map_err(told)?;
         stage.open.lock().expect("not poisoned").push(stream);
     }
     Ok(())
 }
 
-/// Sends a request twice; no item may go for it.
+/// Sends a request twice; an error if items are evicted for its messages.
 fn tell(stage: &Stage, request: &[u8], begins: &[u8]) -> Result<String, String> {
     let before = items_there(stage)?;
     let began = Instant::now();
@@ -71,7 +73,7 @@ pub(super) fn monitors(stage: &Stage) -> Result<String, String> {
     tell(stage, &encode(&words), b"+OK\r\n+OK\r\n")
 }
 
-/// What one client tells itself in a transaction, which it looks for among all that is told.
+/// A client publishes to itself in a transaction; its messages are searched for among all that are waiting.
 pub(super) fn exec_of_publish(stage: &Stage) -> Result<String, String> {
     const EACH: usize = 4000;
     let queued = [said("PUBLISH c x").repeat(EACH), said("UNSUBSCRIBE other").repeat(EACH)].concat();

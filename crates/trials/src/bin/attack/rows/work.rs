@@ -1,4 +1,4 @@
-//! Requests whose work must not grow faster than they do.
+//! Requests whose work must not grow faster than their length.
 
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
@@ -29,7 +29,7 @@ pub(super) fn mset_400k(stage: &Stage) -> Result<String, String> {
     mset(stage, 400_000, 1000)
 }
 
-/// Runs a transaction of these requests, whose last replies must be these.
+/// Runs a transaction of the requests in `queue`; its replies must end with `ends`.
 fn exec(stage: &Stage, queue: &[u8], ends: &[u8], (most_ms, what): (u64, &str)) -> Result<String, String> {
     let requests = [&said("MULTI"), queue, &said("EXEC")].concat();
     let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
@@ -45,7 +45,7 @@ pub(super) fn exec_of_incrs(stage: &Stage) -> Result<String, String> {
     exec(stage, &said("INCR n").repeat(100_000), b":99999\r\n:100000\r\n", (2000, "100,000 INCR"))
 }
 
-/// GETEX of a value of 16,000 bytes; a reply that there is no room for is refused in its place.
+/// GETEX of a value of 16,000 bytes; a reply for which there is no memory is an error instead.
 pub(super) fn exec_of_getexs(stage: &Stage) -> Result<String, String> {
     exec(stage, &said("GETEX k PERSIST").repeat(100_000), b"\r\n", (5000, "100,000 GETEX of 16 KB"))
 }
@@ -73,7 +73,7 @@ pub(super) fn psubscribe(stage: &Stage) -> Result<String, String> {
     let names: Vec<String> = (0..150_000).map(|n| format!("pattern:{n}*")).collect();
     let mut words = vec![&b"PSUBSCRIBE"[..]];
     words.extend(names.iter().map(|name| name.as_bytes()));
-    // A listener may not ECHO, but PING.
+    // A subscriber of RESP3 sends PUBSUB NUMPAT behind the patterns: its reply ends the exchange.
     let requests = [said("HELLO 3"), encode(&words), said("PUBSUB NUMPAT")].concat();
     let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
     if !reply.ends_with(b":150000\r\n:150000\r\n") {
@@ -82,7 +82,7 @@ pub(super) fn psubscribe(stage: &Stage) -> Result<String, String> {
     within(took, 2000, "150,000 patterns")
 }
 
-/// A pattern that matches nothing, and tempts to try everything.
+/// A pattern that matches nothing, but makes a simple matcher try every combination.
 fn evil(bytes: usize) -> Vec<u8> {
     let mut pattern = b"*a".repeat(bytes / 2);
     pattern.push(b'b');
@@ -116,12 +116,12 @@ pub(super) fn publish_glob(stage: &Stage) -> Result<String, String> {
     within(took, 10_000, "3 × PUBLISH to a channel of 128 KiB, 102 patterns")
 }
 
-/// A pattern whose class is as long as may be.
+/// A pattern with the longest possible class.
 fn dear_class() -> Vec<u8> {
     [&b"*["[..], &b"b".repeat(4_090), b"]*"].concat()
 }
 
-/// A client that subscribes to patterns, and reads its messages, until all is over.
+/// Connects a client that subscribes to patterns, and reads its messages until the attack is over.
 fn listen(stage: &Stage, patterns: &[Vec<u8>]) -> Result<(), String> {
     let words: Vec<&[u8]> =
         std::iter::once(&b"PSUBSCRIBE"[..]).chain(patterns.iter().map(Vec::as_slice)).collect();
@@ -156,7 +156,7 @@ pub(super) fn keys_by_class(stage: &Stage) -> Result<String, String> {
     within(took, 10_000, "20 × KEYS and SCAN of 100,000 keys with a class of 4,090 bytes")
 }
 
-/// Listeners to a thousand patterns, and to all events.
+/// Connects subscribers of a thousand patterns, and of all events.
 pub(super) fn listeners(stage: &Stage) -> Result<(), String> {
     prepare(stage, &said("CONFIG SET notify-keyspace-events KEA"))?;
     listen(stage, &(0..1_000).map(|n| format!("pattern:{n}*").into_bytes()).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! What a keeper asks of a collection, and which answers that allows.
+//! A keeper's commands on a collection, and the replies that each allows.
 
 use super::Kind;
 use super::model::{Model, Text, score, unscore};
@@ -7,31 +7,32 @@ use crate::op::short;
 use crate::random::Random;
 use larder_testkit::talk::encode;
 
-/// Elements that are written at once, now and then.
+/// Elements that one command writes, now and then.
 const MANY: usize = 200;
-/// Of so many it is worth knowing which may have been written.
+/// Most elements of which it is noted which may have been written before a refusal.
 const PARTS_MAX: usize = 8;
-/// Bytes of short ones.
+/// Most bytes of usual elements.
 const SHORT_BYTES: usize = 20;
-/// Bytes of a few long ones.
+/// Most bytes of a few longer ones.
 const LONG_BYTES: usize = 2000;
-/// Elements of lists, members and values of fields are longer, one in [`APART_ONE_IN`]: about as long as a leaf takes, or they
-/// lie apart; …
+/// One in [`APART_ONE_IN`] list elements, members or values of fields has more bytes: between about what a
+/// leaf takes and what is stored apart.
 const APART_BYTES: [usize; 2] = [16_000, 60_000];
 const APART_ONE_IN: usize = 400;
-/// … and of these one in so many is up to as long as a member of a sorted set may be. One key in seven of the largest has such
-/// an element: two replies with all of a key have to fit what replies may hold of the lowest memory limit.
+/// One in this many of those has up to as many bytes as a member of a sorted set may have. One key in seven
+/// of the largest has such an element: two replies with all of a key must fit what replies may hold at the
+/// lowest memory limit.
 const LONGEST_BYTES: usize = 1 << 20;
 const LONGEST_ONE_IN: usize = 100;
-/// Scores are whole numbers below this: many members share one.
+/// Scores are integers below this, so that many members share one.
 const SCORES: usize = 500;
-/// The shortest expiry, and how much longer it may be, in milliseconds.
+/// The shortest and the longest expiry, in milliseconds.
 const EXPIRE_MS: [usize; 2] = [300, 60_000];
 
-/// A command on a key. Places are as Redis counts them, from the end if below 0.
+/// A command on a key. Indexes are Redis's: negative ones count from the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// DEL by a client that does not know what is there.
+    /// DEL of a key whose state is unknown.
     Forget,
     Delete,
     /// PEXPIRE.
@@ -96,12 +97,12 @@ fn long_element(made: &mut u64, random: &mut Random) -> Text {
     text
 }
 
-/// As text, for a request.
+/// A number as text, for a request.
 fn told(number: impl ToString) -> Text {
     number.to_string().into_bytes()
 }
 
-/// Where a range of places lies in so many elements.
+/// The range of indexes in a collection of `len` elements.
 fn places(from: i64, to: i64, len: usize) -> std::ops::Range<usize> {
     let at = |place: i64| if place < 0 { place + len as i64 } else { place };
     let (from, to) = (at(from).max(0), at(to).min(len as i64 - 1));
@@ -109,7 +110,7 @@ fn places(from: i64, to: i64, len: usize) -> std::ops::Range<usize> {
 }
 
 impl Ask {
-    /// A random command on a collection that is perhaps `like` this and should have `most` elements.
+    /// A random command on a collection that may be `like` this one and should have `most` elements.
     pub fn some(like: &Model, most: usize, made: &mut u64, random: &mut Random) -> Ask {
         let len = like.len();
         let kind = match like {
@@ -134,7 +135,7 @@ impl Ask {
                 random.within(1, 4 + (*made % 3) as usize)
             }
         };
-        // What is there, mostly.
+        // Mostly an element that exists.
         let known = |made: &mut u64, random: &mut Random| {
             let there = if random.chance(80) && len > 0 { like.at(random.below(len.min(500))) } else { None };
             there.cloned().unwrap_or_else(|| element(made, random))
@@ -303,8 +304,8 @@ impl Ask {
         short(format!("{self:?}").as_bytes())
     }
 
-    /// What may be there after a refusal: as before, or with the first of several elements written. `None` where that cannot be
-    /// said.
+    /// The possible states after a refusal: as before, or with the first of several elements written. `None`
+    /// if these are unknown.
     pub fn begun(&self, state: &Model) -> Option<Vec<Model>> {
         let parts: Vec<Ask> = match self {
             Ask::HashSet(pairs) => pairs.iter().map(|pair| Ask::HashSet(vec![pair.clone()])).collect(),
@@ -337,7 +338,7 @@ impl Ask {
         Some(states)
     }
 
-    /// Carries the command out; returns the answer, if only one is possible.
+    /// Carries the command out; returns the reply, if only one is possible.
     fn carry_out(&self, state: &mut Model) -> Option<Reply> {
         let count = |count: usize| Some(Reply::Number(count as i64));
         let bulk = |text: &Text| Reply::Bulk(Some(text.clone()));
@@ -351,7 +352,7 @@ impl Ask {
                 count(usize::from(len > 0))
             }
             (Ask::Expire(_), _) => count(usize::from(len > 0)),
-            // Whether there was an expiry the keeper may not know.
+            // The keeper may not know whether there was an expiry.
             (Ask::Persist, _) => None,
             (Ask::Length(_), _) => count(len),
             (Ask::All(Kind::Hash), Model::Hash(fields)) => {
@@ -492,7 +493,7 @@ impl Ask {
         }
     }
 
-    /// Whether a collection like this can have given this answer; `state` becomes what it holds then.
+    /// Whether a collection in this state can have given this reply; `state` becomes the state after it.
     pub fn follow(&self, state: &mut Model, answer: &Reply) -> bool {
         match (self, &mut *state) {
             (Ask::Take(count), Model::Set(members)) => {
@@ -508,7 +509,7 @@ impl Ask {
         }
         let Some(expected) = self.carry_out(state) else { return true };
         match (self, answer, &expected) {
-            // In any order.
+            // The order is the server's.
             (Ask::All(Kind::Hash), Reply::Array(Some(told)), Reply::Array(Some(expected))) => {
                 told.len() == expected.len() && sorted(told.chunks(2)) == sorted(expected.chunks(2))
             }
@@ -562,7 +563,7 @@ mod tests {
         }
     }
 
-    /// Of every type some elements lie apart, and none is longer than all types take.
+    /// Some elements of each type are stored apart; none is longer than every type allows.
     #[test]
     fn elements_of_every_type_lie_apart_now_and_then() {
         let (mut random, mut made) = (Random::of(2, 1), 0);

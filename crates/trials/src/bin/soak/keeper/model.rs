@@ -1,18 +1,18 @@
-//! What a collection holds.
+//! The state of a collection.
 
 use super::Kind;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A name of a field or member, or an element.
+/// A field's or member's name, or an element.
 pub type Text = Vec<u8>;
 
-/// A collection, or none: one without elements.
+/// A collection; without elements, none exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Model {
     Hash(BTreeMap<Text, Text>),
     List(VecDeque<Text>),
     Set(BTreeSet<Text>),
-    /// In the order of a sorted set, and by member.
+    /// The same members in the order of the sorted set, and by name.
     Sorted(BTreeSet<(i64, Text)>, BTreeMap<Text, i64>),
 }
 
@@ -37,7 +37,7 @@ impl Model {
         }
     }
 
-    /// Takes all elements out.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         match self {
             Model::Hash(fields) => fields.clear(),
@@ -50,7 +50,7 @@ impl Model {
         }
     }
 
-    /// The element at a place, in some order.
+    /// An element by index, in some order.
     pub fn at(&self, place: usize) -> Option<&Text> {
         match self {
             Model::Hash(fields) => fields.keys().nth(place),
@@ -61,7 +61,7 @@ impl Model {
     }
 }
 
-/// Gives a member of a sorted set a score; returns whether it is new.
+/// Sets a member's score; returns whether the member is new.
 pub fn score(
     order: &mut BTreeSet<(i64, Text)>,
     members: &mut BTreeMap<Text, i64>,
@@ -76,7 +76,7 @@ pub fn score(
     before.is_none()
 }
 
-/// Takes a member out of a sorted set; returns whether it was there.
+/// Removes a member of a sorted set; returns whether it existed.
 pub fn unscore(order: &mut BTreeSet<(i64, Text)>, members: &mut BTreeMap<Text, i64>, member: &Text) -> bool {
     match members.remove(member) {
         Some(before) => order.remove(&(before, member.clone())),

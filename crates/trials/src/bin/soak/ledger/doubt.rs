@@ -1,11 +1,11 @@
-//! A key in doubt: what it may hold after operations that were not told, and what it turns out to hold.
+//! A key in doubt: what it may hold after unanswered operations, and what a reply shows it to hold.
 
 use super::{Entry, Fault, Item, Token};
 use crate::dialect::Dialect;
 use crate::op::{Seen, Verb, short};
 use crate::world::Span;
 
-/// What a key in doubt turns out to hold; `None` if that cannot be told from this.
+/// The state that a reply shows a key in doubt to have; `None` if the reply does not show it.
 pub(super) fn resolve(
     options: Option<&[Option<Vec<u8>>]>,
     verb: &Verb,
@@ -29,7 +29,7 @@ pub(super) fn resolve(
     }
 }
 
-/// What a value becomes by an operation; `None` if there is no value then.
+/// The value after an operation; `None` if there is none then.
 pub(super) fn done(dialect: Dialect, verb: &Verb, value: Option<&[u8]>) -> Option<Vec<u8>> {
     let text = dialect != Dialect::Resp;
     match (verb, value) {
@@ -45,7 +45,7 @@ pub(super) fn done(dialect: Dialect, verb: &Verb, value: Option<&[u8]>) -> Optio
     }
 }
 
-/// A number after it was counted up or down; memcached fills up what gets shorter with spaces.
+/// A number after an addition or subtraction; memcached pads a number that gets shorter with spaces.
 pub(super) fn counted(value: &[u8], verb: &Verb, text: bool) -> Option<Vec<u8>> {
     let number: u64 = std::str::from_utf8(value).ok()?.trim_end().parse().ok()?;
     let number = match verb {
@@ -60,7 +60,7 @@ pub(super) fn counted(value: &[u8], verb: &Verb, text: bool) -> Option<Vec<u8>> 
     Some(new)
 }
 
-/// Where two values differ, for people.
+/// Describes where two values differ.
 pub(super) fn differs(ours: &[u8], theirs: &[u8]) -> String {
     let at = ours.iter().zip(theirs).position(|(a, b)| a != b).unwrap_or(ours.len().min(theirs.len()));
     let end = theirs.len().min(at + 40);

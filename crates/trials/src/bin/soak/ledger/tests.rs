@@ -84,7 +84,7 @@ fn a_key_in_doubt_holds_what_unanswered_operations_may_have_made_of_it() {
     for (last, fine) in [("one", true), ("onetwo", true), ("three", true), ("two", false)] {
         let mut key = Key::new("k".into(), 0);
         key.judge(Dialect::Resp, &set("one"), &Seen::Done, &now(&world)).expect("stored");
-        // APPEND to nothing makes a value: of these two, one may have been evicted first.
+        // APPEND may create a value, if the key was evicted before.
         key.doubt(Dialect::Classic, &Verb::Append("two".into()));
         key.doubt(Dialect::Classic, &set("three"));
         assert_eq!(key.judge(Dialect::Resp, &Verb::Get, &value(last), &now(&world)).is_ok(), fine, "{last}");
