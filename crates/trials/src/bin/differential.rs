@@ -98,8 +98,8 @@ fn check() -> Result<bool, String> {
             break;
         }
     }
-    // A reason may be unused only because streams of another kind have the command more often: then it is not
-    // named.
+    // An unused reason is named only if streams of this kind are the first to have its command: other streams
+    // may need the others.
     for reason in known.unused(|name| kind.is_first_with(name)) {
         println!("no reply needs this any more: {reason}");
     }

@@ -369,7 +369,7 @@ mod tests {
         let get = Ask::Get(names(&["a", "b", "c"]));
         let all = |both: bool| if both { texts(&["b", b, "a", a]) } else { texts(&["a", a]) };
         let left = Ask::Left(names(&["a", "b"]));
-        // A time, whether the field may exist then, and whether it may not.
+        // A time, whether the field may exist then, and whether it may be missing.
         for (at, may, may_not) in [(1900, true, false), (2000, true, true), (2100, false, true)] {
             let span = span(at, at + 5);
             for (is, allowed) in [(true, may), (false, may_not)] {

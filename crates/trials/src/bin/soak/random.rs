@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator for one of several that share a seed.
+    /// A generator for one of several threads that share a seed.
     pub fn of(seed: u64, who: u64) -> Random {
         let mut random = Random(seed ^ who.wrapping_mul(0xd134_2543_de82_ef95));
         random.next();

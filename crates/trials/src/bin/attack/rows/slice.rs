@@ -119,8 +119,7 @@ pub(super) fn stringmatch(stage: &Stage) -> Result<String, String> {
     within(took, MOST_MS, &format!("{count} × DEBUG STRINGMATCH-LEN"))
 }
 
-/// Each command is too little work to be counted. Together they are the most that a connection may do in one
-/// turn.
+/// Each command is too little work to be counted by itself. As many as 100 pipelines hold are much work.
 pub(super) fn cheap(stage: &Stage) -> Result<String, String> {
     let some =
         ["PING", "EXISTS a b c d", "OBJECT ENCODING a", "TTL a", "CLIENT ID", "COMMAND COUNT", "TYPE a"];

@@ -73,7 +73,7 @@ pub(super) fn psubscribe(stage: &Stage) -> Result<String, String> {
     let names: Vec<String> = (0..150_000).map(|n| format!("pattern:{n}*")).collect();
     let mut words = vec![&b"PSUBSCRIBE"[..]];
     words.extend(names.iter().map(|name| name.as_bytes()));
-    // A subscriber of RESP3 sends PUBSUB NUMPAT behind the patterns: its reply ends the exchange.
+    // In RESP3 a subscriber may send any command: here PUBSUB NUMPAT, and the ECHO that ends the exchange.
     let requests = [said("HELLO 3"), encode(&words), said("PUBSUB NUMPAT")].concat();
     let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
     if !reply.ends_with(b":150000\r\n:150000\r\n") {

@@ -15,8 +15,8 @@ const PARTS_MAX: usize = 8;
 const SHORT_BYTES: usize = 20;
 /// Most bytes of a few longer ones.
 const LONG_BYTES: usize = 2000;
-/// One in [`APART_ONE_IN`] list elements, members or values of fields has more bytes: between about what a
-/// leaf takes and what is stored apart.
+/// Bytes of one in [`APART_ONE_IN`] list elements, members and values of fields: about what a leaf takes, or
+/// so many that it is stored apart.
 const APART_BYTES: [usize; 2] = [16_000, 60_000];
 const APART_ONE_IN: usize = 400;
 /// One in this many of those has up to as many bytes as a member of a sorted set may have. One key in seven
