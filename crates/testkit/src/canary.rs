@@ -240,7 +240,7 @@ impl Canaries {
                     canary.stream.write_all(request.as_bytes())?;
                 }
             }
-            // A canary asks as soon as it has its answer; the others have theirs soon.
+            // The wait ends when a canary without an open question is due, or another one has its answer.
             let next =
                 self.canaries.iter().filter(|canary| canary.asked.is_none()).map(|canary| canary.next).min();
             let wait = next.map_or(NULL_EVERY, |next| next.saturating_duration_since(Instant::now()));

@@ -1,8 +1,10 @@
 //! Every command on keys and values of the lengths at which the store changes how it keeps them.
 //!
 //! ```text
-//! key    250 text ends   254 the header's   8,192 in the item   8,193 on the heap, the value in pieces
-//! value  0 no piece      1 … 16,376 one piece     16,384 a chunk      16,385 more than one piece
+//! key    250     the longest of text           254          the longest whose length fits the header
+//!        8,192   the longest inside the item   8,193        on the heap, the value in pieces
+//! value  0       no piece                      1 … 16,376   one piece
+//!        16,384  a chunk                       16,385       more than one piece
 //! ```
 //!
 //! `resp.rs` and `text.rs` have the forms of each protocol's commands and hold them to the command tables:
