@@ -13,7 +13,7 @@
 //! | [`world`] | what threads share; causes for what is missing |
 //! | [`op`], [`dialect`], [`wire`] | an operation; three ways to write it; connections that behave or do not |
 //! | [`ledger`] | what a key must hold, and the judge of replies |
-//! | [`client`], [`choice`], [`several`] | clients: pipelines; requests; many keys, transactions, messages, counters |
+//! | [`client`], [`choice`], [`several`] | clients: pipelines; requests; several keys, messages, counters |
 //! | [`keeper`], [`queue`] | clients that own collections; lists that are pushed to, and waited for |
 //! | [`group`] | streams that the consumers of a group work off |
 //! | [`lapse`] | hashes with fields that expire |
