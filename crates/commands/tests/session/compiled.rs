@@ -129,7 +129,8 @@ fn a_long_text_that_is_too_deep_is_told_so() {
         let told = evaluated(levels);
         let is_told = told.starts_with("-ERR Error compiling script (new function): ")
             && told.ends_with("chunk has too many syntax levels\r\n");
-        assert!(is_told || levels < 198 && told == ":42\r\n", "{levels}: {told}");
+        // Lua's limit is 200; the compiler's own calls and the one for the next piece take the rest.
+        assert!(if levels < 197 { told == ":42\r\n" } else { is_told }, "{levels}: {told}");
     }
 }
 
