@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_eventloop::socket::Address;
-use larder_protocol::client::Protocol;
+use larder_protocol::client::{Protocol, command};
 use larder_tls::Connector;
 
 use crate::endpoint::{Endpoint, HIDDEN, Login};
@@ -279,9 +279,13 @@ impl Control {
     ) -> Result<String, Error> {
         let mut reply = Vec::new();
         let asked = Instant::now();
+        let sent = match self.family {
+            Family::Memcached => question.as_ref().to_vec(),
+            Family::Redis => in_words(question.as_ref()),
+        };
         let mut exchange = || {
             let mut conversation = self.endpoint().converse(PATIENCE)?;
-            conversation.send(question.as_ref())?;
+            conversation.send(&sent)?;
             let mut buffer = [0; 16 * 1024];
             while !is_whole(&reply) {
                 if reply.len() > ANSWER_BYTES_MAX || asked.elapsed() > PATIENCE_IN_ALL {
@@ -319,6 +323,19 @@ impl Control {
         let question: String = question.as_ref().escape_ascii().to_string().chars().take(60).collect();
         Error::Peer(format!("{} does not answer \"{question}\" as it should: {}", self.name, why.trim_end()))
     }
+}
+
+/// Lines of words as commands of RESP: a port that takes the first byte for the protocol understands them, too.
+fn in_words(lines: &[u8]) -> Vec<u8> {
+    let mut commands = Vec::new();
+    for line in lines.split(|&byte| byte == b'\n') {
+        let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let words: Vec<&[u8]> = words.collect();
+        if !words.is_empty() {
+            command(&mut commands, &words);
+        }
+    }
+    commands
 }
 
 /// A server's counters, by its own names.
@@ -387,6 +404,15 @@ mod tests {
             Control { name: "a".to_owned(), family: Family::Memcached, address, login: None, tls: None };
         let error = control.stats("").unwrap_err().to_string();
         assert!(error.contains("bytes, and they do not end"), "{error}");
+    }
+
+    #[test]
+    fn lines_for_resp_are_sent_in_words() {
+        assert_eq!(
+            in_words(b"INFO all\r\nPING\r\n"),
+            b"*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n*1\r\n$4\r\nPING\r\n"
+        );
+        assert_eq!(in_words(b"\r\n"), b"");
     }
 
     /// A server with fixed answers to each question: those of `says` that belong to it, in their order.
