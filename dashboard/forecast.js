@@ -37,7 +37,7 @@ const Forecast = (() => {
   };
 
   const words = told => {
-    if (!told.ready) return `Not enough was seen yet: ${Math.floor(told.progress * 100)} % of what it takes. What it takes: enough reads and misses, and of a full cache that everything in it was evicted once.`;
+    if (!told.ready) return `Not enough was seen yet: ${Math.min(99, Math.floor(told.progress * 100))} % of the reads and misses that it takes. In a full cache everything has to be evicted once.`;
     const all = shown(told), lines = [];
     for (const [factor, name] of [[0.75, 'a quarter less'], [1.25, 'a quarter more'], [2, 'twice as much']]) {
       const point = between(all, factor);
