@@ -6,12 +6,13 @@ use larder_commands::{Context, Counter, Next, RedisSettings, Session, Settings, 
 use larder_testkit::timing::{at_most, timed};
 use std::time::Duration;
 
-/// Keys that no text client can say, and one that any can.
+/// Keys with spaces, line ends and control bytes. Text commands can carry only the one with NUL and the one
+/// with DEL.
 const HOSTILE: [&[u8]; 7] =
     [b"END\r\nset x 0 0 1\r\ny", b"a b", b"line\nend", b"\r", b"nul\0", b"pre:\r\nEN\r\n", b"\x7fdel"];
 
 impl Bench {
-    /// A session of a listener for Redis clients alone.
+    /// A session of a port that speaks only Redis.
     fn redis_session(&mut self) -> Session {
         let guard = self.worker.enter(self.shared.now(self.system));
         let counters = &self.host.counters;
@@ -42,7 +43,7 @@ fn keys_that_no_text_can_say_end_no_line() {
     let long = [b'k'; 300];
     let keys: Vec<&[u8]> = HOSTILE.into_iter().chain([&long[..], b"plain"]).collect();
     bench.set_all(&keys, "0");
-    // No client can ask for the long one in text.
+    // The long key is in no dump: a text command cannot name it.
     let named = keys.len() - 1;
     let lines = |dump: &str, head: &str, end: &str| {
         assert!(dump.ends_with(end) && dump.matches(end).count() == 1, "{dump:?}");
@@ -67,7 +68,7 @@ fn keys_that_no_text_can_say_end_no_line() {
         dumped += lines(&bench.ask(&format!("stats cachedump {class} 0\r\n")), "ITEM ", "END\r\n");
     }
     assert_eq!(dumped, named);
-    // What asks for such a key in base64 is answered in base64, however it was stored.
+    // A key that is asked for in base64 is replied in base64, however it was stored.
     assert_eq!(bench.ask("mg YSBi b k v\r\n"), "VA 1 kYSBi b\r\nv\r\n");
     assert!(bench.ask("me YSBi b\r\n").starts_with("ME YSBi exp=-1 "));
     assert_eq!(bench.ask("mg cHJlOg0KRU4NCg== b v\r\n"), "VA 1\r\nv\r\n");
@@ -76,7 +77,7 @@ fn keys_that_no_text_can_say_end_no_line() {
     assert!(lines(&dump, "PREFIX ", "END\r\n") >= 1 && dump.contains("PREFIX p%07%0D get "), "{dump:?}");
 }
 
-/// Nor where it is shown what was asked for: hot keys, their prefixes, and lines of watchers.
+/// The same for what is shown of traffic: hot keys, their prefixes, and lines of watchers.
 #[test]
 fn keys_that_no_text_can_say_end_no_line_of_what_is_told_of_traffic() {
     let mut bench = bench();
@@ -98,7 +99,7 @@ fn keys_that_no_text_can_say_end_no_line_of_what_is_told_of_traffic() {
     }
     let hot = bench.turns(&mut session, &command(&["HOTKEYS", "GET"])).0;
     for key in &keys {
-        // Of a long one its beginning.
+        // A key of more than 250 bytes is shown by its first 250.
         let told = &key[..key.len().min(250)];
         let bulk = [format!("${}\r\n", told.len()).as_bytes(), told, b"\r\n:"].concat();
         assert!(hot.windows(bulk.len()).any(|bytes| bytes == bulk), "{:?}", String::from_utf8_lossy(&hot));
@@ -122,7 +123,7 @@ fn keys_that_no_text_can_say_end_no_line_of_what_is_told_of_traffic() {
     }
     let (lines, _) = bench.run(&mut watcher, b"get a\r\n", 1000);
     let lines = String::from_utf8(lines).expect("text");
-    // A write looks first; `set_all` and the two verbs.
+    // At least three lines for each key: its SET, GET and DEL.
     assert!(lines.lines().count() >= 3 * keys.len(), "{lines:?}");
     for line in lines.split_terminator('\n') {
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -132,7 +133,7 @@ fn keys_that_no_text_can_say_end_no_line_of_what_is_told_of_traffic() {
     }
 }
 
-/// In what meta commands reply of a key that was sent in base64 there is no byte of it but in base64.
+/// A meta command that is sent a key in base64 replies the key in base64 alone.
 #[test]
 fn meta_commands_say_a_key_of_any_bytes_in_base64() {
     use larder_protocol::base64;
@@ -160,7 +161,7 @@ fn meta_commands_say_a_key_of_any_bytes_in_base64() {
         ] {
             assert_eq!(bench.ask(&sent), said, "{sent:?}");
         }
-        // One that RESP stored, which knows of no mark.
+        // RESP stored this item, so it has no mark for base64.
         bench.set_all(&[key], "0");
         for (sent, said) in [
             (format!("ms {name} 1 b k\r\n1\r\n"), format!("HD k{name} b\r\n")),
@@ -191,7 +192,8 @@ fn dumps_show_what_text_clients_can_read() {
 #[test]
 fn dumps_show_no_key_that_text_clients_cannot_name() {
     let mut bench = bench();
-    // Of text, at the longest key and beyond; of other bytes, where their base64 is that long.
+    // Text keys of the maximum length and longer. Keys with a space go in base64: 186 bytes fit in 250, 187
+    // do not.
     let text = |bytes: usize| "t".repeat(bytes).into_bytes();
     let spaced = |bytes: usize| [b" ".to_vec(), "s".repeat(bytes - 1).into_bytes()].concat();
     bench.set_all(&[&text(250), &text(251), &text(9000), &spaced(186), &spaced(187), &spaced(251)], "0");
@@ -231,7 +233,7 @@ fn what_forbids_text_clients_forbids_the_others_too() {
     assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
 }
 
-/// However they are called: by a script, by one that only reads, or by a function.
+/// Whether a script, a read-only script or a function calls them.
 #[test]
 fn what_is_forbidden_outside_of_scripts_is_forbidden_in_them() {
     let mut bench = Bench::new(Settings { dump: false, flush: false, ..Settings::default() });
@@ -262,7 +264,7 @@ fn what_is_forbidden_outside_of_scripts_is_forbidden_in_them() {
             &["FCALL", "call", "0"],
         ] {
             let reply = bench.says(&mut session, &[head, words].concat());
-            // A script that only reads may not flush anyway.
+            // EVAL_RO refuses each write in any case.
             let is_refused = reply.contains(option) || head[0] == "EVAL_RO" && reply.contains("read-only");
             assert!(is_refused && reply.contains("ERR "), "{head:?} {words:?}: {reply}");
             assert!(!reply.contains("secret"), "{reply}");
@@ -303,7 +305,7 @@ fn nobody_is_shown_a_password() {
         let reply = bench.says(&mut session, words);
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
-    // A client that says it in the place of something else gets back what it has said, and no other client does.
+    // An unknown command with the password is echoed in the error, but only to the client that sent it.
     for words in [&["AUTHX", CANARY][..], &["AUTH CANARY", CANARY], &["ACL", "NOTHING", CANARY]] {
         assert!(bench.says(&mut session, words).starts_with("-ERR "), "{words:?}");
     }
@@ -332,7 +334,7 @@ fn nobody_is_shown_a_password() {
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
     assert!(bench.says(&mut session, &["SLOWLOG", "GET", "-1"]).contains("(redacted)"));
-    // A client that may change a password sees that there is one.
+    // A client that may change the password sees that one is set.
     for words in [&["CONFIG", "GET", "requirepass"][..], &["CONFIG", "GET", "*"]] {
         let reply = bench.says(&mut session, words);
         assert!(reply.contains("requirepass\r\n$10\r\n(redacted)\r\n") && !reply.contains(CANARY), "{reply}");
@@ -348,7 +350,8 @@ fn nobody_is_shown_a_password() {
     }
 }
 
-/// What a panic would print of a connection or of what all share: text, or bytes as numbers.
+/// A panic prints the Debug form of a connection or of the shared state. Bytes may be printed there as
+/// numbers.
 #[test]
 fn no_password_is_in_what_a_panic_prints_nor_in_watch_nor_in_sasl() {
     const CANARY: &str = "canary-7f3a";
@@ -368,13 +371,13 @@ fn no_password_is_in_what_a_panic_prints_nor_in_watch_nor_in_sasl() {
     assert_eq!(bench.turns(&mut watcher, login.as_bytes()).0, b"STORED\r\n");
     let (said, _) = bench.run(&mut watcher, b"watch fetchers mutations deletions\r\n", 1000);
     assert_eq!(said, b"OK\r\n");
-    // Half of a password has come, and all of one, right and wrong.
+    // A login of which half has arrived, and a complete one.
     let (mut half, mut text) = (Session::new(), Session::new());
     bench.call(&mut half, &login.as_bytes()[..login.len() - 4]);
     hides("half a login", &format!("{half:?}"));
     assert_eq!(bench.turns(&mut text, login.as_bytes()).0, b"STORED\r\n");
     hides("a login", &format!("{text:?}"));
-    // A request that is gathered since it is long.
+    // A long request, whose parts the session gathers.
     let mut long = Session::new();
     assert_eq!(bench.says(&mut long, &["AUTH", CANARY]), "+OK\r\n");
     let (password, key) = (format!(">{CANARY}"), format!("~{}", "k".repeat(40_000)));
@@ -417,7 +420,7 @@ fn a_password_that_is_not_told_is_not_lost_by_who_writes_back_what_was() {
     let no_text = b"*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$11\r\nrequirepass\r\n$2\r\n\xff\xfe\r\n";
     let (refused, _) = bench.turns(&mut session, no_text);
     assert!(refused.starts_with(b"-ERR CONFIG SET failed"), "{}", refused.escape_ascii());
-    // One that is set with another that fails is what it was.
+    // A password that is set together with a parameter that fails does not change.
     let refused = set(&mut bench, &mut session, &["requirepass", "other", "maxmemory", "99999999999999"]);
     assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
     let mut other = Session::new();
@@ -427,7 +430,8 @@ fn a_password_that_is_not_told_is_not_lost_by_who_writes_back_what_was() {
     assert_eq!(bench.says(&mut Session::new(), &["PING"]), "+PONG\r\n");
 }
 
-/// Calls a session again and again until it has taken all of `input`: its replies, and how long it has slept.
+/// Calls a session until it has consumed all of `input`; returns the replies, and the milliseconds that it
+/// slept.
 fn in_time(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (String, u64) {
     let (mut at, mut replies, mut slept) = (0, Vec::new(), 0);
     loop {
@@ -452,7 +456,8 @@ const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabl
 fn a_wrong_password_makes_the_next_wait_in_a_pipeline_too() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
     let mut session = Session::new();
-    // The first is answered at once; what is behind it waits, right or wrong, and is not looked at before.
+    // The first guess is answered at once. Each later one waits, right or wrong, and is compared only after
+    // its wait.
     let words = |words: &[&str]| command(words);
     let guesses = words(&["AUTH", "wrong"]).repeat(8);
     let (next, reply, _) = bench.call(&mut session, &guesses);
@@ -464,7 +469,7 @@ fn a_wrong_password_makes_the_next_wait_in_a_pipeline_too() {
     let right = [words(&["AUTH", "secret"]), words(&["PING"])].concat();
     assert_eq!(bench.call(&mut session, &right).0, Next::Sleep(3000));
     assert_eq!(in_time(&mut bench, &mut session, &right), ("+OK\r\n+PONG\r\n".into(), 3000));
-    // HELLO says a password, too; without one, or another command, nothing waits.
+    // HELLO with AUTH waits as AUTH does. HELLO without a password does not wait, nor do other commands.
     let mut session = Session::new();
     let hello = words(&["HELLO", "3", "AUTH", "default", "wrong"]);
     for _ in 0..3 {
@@ -487,7 +492,7 @@ fn who_says_the_password_from_an_address_that_guesses_waits_a_second_at_most() {
         );
     }
     assert_eq!(in_time(&mut bench, &mut Session::new(), &right), ("+OK\r\n".into(), 1000));
-    // Text clients are of the same address; what they have said wrong counts with the others'.
+    // A text client from the same address: its wrong passwords count together with those of Redis clients.
     let login = |password: &str| format!("set k 0 0 {}\r\ndefault {password}\r\n", 8 + password.len());
     let mut text = Session::new();
     let wrong = login("wrong").repeat(3);
@@ -502,8 +507,8 @@ fn who_says_the_password_from_an_address_that_guesses_waits_a_second_at_most() {
     assert_eq!((bench.counted(Counter::AuthErrors), bench.counted(Counter::AuthCommands)), (24, 26));
 }
 
-/// What is longer than what is waited for in the buffer is gathered, and is looked at when its end comes: it would not
-/// have waited.
+/// An inline request that is longer than the buffer is gathered, and is parsed when its end has come. It
+/// would skip the wait, so it is refused and its password is not compared.
 #[test]
 fn a_password_in_an_inline_request_that_is_gathered_is_not_looked_at() {
     for password in ["wrong", "secret"] {
@@ -521,7 +526,7 @@ fn a_password_in_an_inline_request_that_is_gathered_is_not_looked_at() {
     }
 }
 
-/// What has waited and is refused for its form was no try: the next one waits as long as failures since have made it.
+/// A malformed AUTH that has waited is no try: the next AUTH waits as long as the failures since then demand.
 #[test]
 fn a_try_waits_for_what_failed_at_its_address_since_the_last_one_waited() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
@@ -543,7 +548,7 @@ fn a_client_that_is_in_and_gives_wrong_passwords_waits_as_an_unauthenticated_one
     assert_eq!(in_time(&mut bench, &mut session, &command(&["AUTH", "secret"])), ("+OK\r\n".into(), 0));
     let all = [&wrong.repeat(3)[..], &command(&["PING"])].concat();
     assert_eq!(in_time(&mut bench, &mut session, &all), (WRONG.repeat(3) + "+PONG\r\n", 300));
-    // EXEC waits as one try, and looks at nothing behind the first that is wrong.
+    // EXEC waits once. After its first wrong password it compares no other.
     let right = command(&["AUTH", "secret"]);
     let all =
         [command(&["MULTI"]), wrong.clone(), right.clone(), command(&["EXEC"]), command(&["PING"])].concat();
@@ -587,13 +592,14 @@ fn who_is_let_in_unasked_guesses_no_faster_from_new_connections_or_in_exec() {
         assert_eq!(slept, waits.get(n).copied().unwrap_or(1000), "{n}");
     }
     assert_eq!(bench.counted(Counter::AuthErrors), 20);
-    // What says no password does not wait, nor does what is queued.
+    // Requests without a password do not wait, nor does an AUTH that is only queued.
     let all = [command(&["PING"]), command(&["HELLO", "2"]), command(&["MULTI"]), wrong].concat();
     let (reply, slept) = in_time(&mut bench, &mut Session::new(), &all);
     assert!(reply.ends_with("+QUEUED\r\n") && slept == 0, "{reply} {slept}");
     let right = command(&["AUTH", "app", "right"]);
     assert_eq!(in_time(&mut bench, &mut Session::new(), &right), ("+OK\r\n".into(), 1000));
-    // A long inline request is read when it is there, and has not waited: it says no password.
+    // A long inline AUTH is parsed when it is complete, without a wait: it is refused and its password is not
+    // compared.
     let line = format!("AUTH app right{}", " ".repeat(33 << 10));
     let mut session = Session::new();
     assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
@@ -636,14 +642,15 @@ fn text_clients_are_asked_for_a_password_and_are_unauthenticated_until_they_give
     let login = "set k 0 0 14\r\ndefault secret\r\n";
     assert_eq!(said(&mut bench, &mut one, login), (Next::Receive, "STORED\r\n".into()));
     assert!(!one.is_unauthenticated());
-    // There is room for another, of whatever protocol: it is counted once.
+    // One place is free again. The limit counts clients of all protocols together.
     let http = "POST / HTTP/1.1\r\nHost: cache\r\nset k 0 0 14\r\ndefault secret\r\n";
     assert_eq!(said(&mut bench, &mut Session::new(), http), (Next::Close, "".into()));
     let mut four = Session::new();
     let (_, reply) = said(&mut bench, &mut four, "*1\r\n$4\r\nPING\r\n");
     assert_eq!(reply, "-NOAUTH Authentication required.\r\n");
     assert!(four.is_unauthenticated() && bench.turns(&mut one, b"get k\r\n").0 == b"END\r\n");
-    // A token that is refused is taken and not kept; a client that need not log in any more goes on.
+    // The bytes of a refused token are skipped, not kept. Once there is no password, a client need not log
+    // in.
     let (next, reply) = said(&mut bench, &mut two, "set k 0 0 99999999\r\nabc");
     assert_eq!((next, reply.as_str()), (Next::Receive, "CLIENT_ERROR auth token too long\r\n"));
     assert!(two.awaits_rest() && two.input_bytes() == 1);
@@ -675,7 +682,7 @@ fn a_tls_handshake_is_closed_without_a_word_and_noted_whatever_is_listened_for()
             assert_eq!(bench.host.tls_on_plain_ports.load(Relaxed), 2);
         }
     }
-    // Inside of a conversation it is a byte like others.
+    // Within a conversation the byte 0x16 has no special meaning.
     let mut bench = bench();
     let mut session = Session::new();
     assert_eq!(bench.turns(&mut session, b"set k 0 0 1\r\n\x16\r\n").0, b"STORED\r\n");
@@ -766,7 +773,7 @@ fn many_patterns_of_one_client_are_heard_and_end_with_it() {
 #[test]
 #[ignore = "time: all of them have 5 s"]
 fn many_patterns_cost_as_much_each_as_few() {
-    // 20 s where each was compared with all before it.
+    // It took 20 s when each pattern was compared with all earlier ones.
     at_most(Duration::from_secs(5), || timed(many_patterns_of_one_client_are_heard_and_end_with_it));
 }
 
@@ -802,14 +809,15 @@ fn a_pause_can_always_be_ended() {
     let mut bench = bench();
     let (mut one, mut other) = (Session::new(), Session::new());
     bench.says(&mut one, &["CLIENT", "PAUSE", "9000000000000000000", "ALL"]);
-    // PING waits; what ends the pause does not.
+    // PING waits; CLIENT UNPAUSE does not.
     let (next, reply) = bench.wait_for(&mut other, &command(&["PING"]));
     assert!(matches!(next, Next::Sleep(_)) && reply.is_empty());
     assert_eq!(bench.says(&mut Session::new(), &["CLIENT", "UNPAUSE"]), "+OK\r\n");
     assert_eq!(bench.says(&mut other, &["PING"]), "+PONG\r\n");
 }
 
-/// Of either protocol, received into its item or gathered: what comes whole in a pause is stored behind it.
+/// Requests of either protocol, with a value that is received into its item or gathered. A request that
+/// becomes complete during the pause is executed after it.
 #[test]
 fn a_long_request_that_was_begun_before_a_pause_waits_when_it_is_whole() {
     let value = "v".repeat(100_000);
@@ -860,7 +868,7 @@ fn who_has_to_say_who_he_is_may_do_so_in_a_pause_and_end_it() {
     assert_eq!(bench.says(&mut known, &["AUTH", "secret"]), "+OK\r\n");
     for entering in [&["AUTH", "secret"][..], &["HELLO", "2", "AUTH", "default", "secret"]] {
         bench.says(&mut known, &["CLIENT", "PAUSE", "9000000000000000000", "ALL"]);
-        // What an unauthenticated client may not do is refused at once: it does not wait until its time is over.
+        // A command that an unauthenticated client may not send is refused at once, not after the pause.
         let mut session = Session::new();
         assert!(bench.says(&mut session, &["GET", "key"]).starts_with("-NOAUTH "));
         assert!(!bench.says(&mut session, entering).starts_with('-'), "{entering:?}");
@@ -870,7 +878,8 @@ fn who_has_to_say_who_he_is_may_do_so_in_a_pause_and_end_it() {
         assert_eq!(bench.says(&mut session, &["CLIENT", "UNPAUSE"]), "+OK\r\n");
         assert_eq!(bench.says(&mut known, &["PING"]), "+PONG\r\n");
     }
-    // One that is asked for no password any more is let in, and waits with the others.
+    // Once there is no password, a connected client is authenticated, and its write waits for the end of the
+    // pause.
     let mut session = Session::new();
     bench.turn(&mut session, b"");
     assert_eq!(bench.says(&mut known, &["CONFIG", "SET", "requirepass", ""]), "+OK\r\n");
@@ -891,7 +900,7 @@ fn a_transaction_that_is_to_sleep_replies_as_one() {
     assert!(matches!(next, Next::Sleep(50)), "{next:?}");
     bench.system += 60;
     assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
-    // A client that wants no replies gets none later either.
+    // With CLIENT REPLY OFF, the sleep's reply is not sent later either.
     let input = [command(&["CLIENT", "REPLY", "OFF"]), command(&["DEBUG", "SLEEP", "0.05"])].concat();
     bench.wait_for(&mut session, &input);
     bench.system += 60;
@@ -940,7 +949,7 @@ fn config_get_looks_through_its_parameters_for_some_dozens_of_patterns_and_no_mo
     assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
 }
 
-/// An administrator sees clients that guess on a port of memcached's in the log of refusals.
+/// ACL LOG shows an administrator the wrong passwords that memcached clients have tried.
 #[test]
 fn wrong_passwords_of_memcached_clients_are_noted() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });

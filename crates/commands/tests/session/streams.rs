@@ -1,4 +1,5 @@
-//! Streams that are large, waited for, or come out of payloads: in steps, of one version, and nothing kept of what is refused.
+//! Streams that are large, waited for, or restored from payloads: commands work in steps, read one version of
+//! a stream, and leave nothing of what they refuse.
 
 use crate::survey::command;
 use crate::{Bench, START, bench};
@@ -8,7 +9,8 @@ use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
 impl Bench {
-    /// Entries of two fields, one each millisecond from 1 on, of which the first has a value of so many bytes.
+    /// Adds entries of two fields, one for each millisecond from 1 on. The first field's value has `bytes`
+    /// bytes.
     pub fn stream(&mut self, name: &str, entries: u64, bytes: usize) {
         let value = vec![b'v'; bytes];
         for n in 1..=entries {
@@ -83,7 +85,7 @@ fn entries_are_replied_in_steps_and_of_one_moment() {
     assert!(reply.len() > 20_000 * 40);
     assert_eq!(bench.worker.store().held_bytes(), held);
 
-    // What changes meanwhile is replied as it was or as it is.
+    // An entry that is deleted while a reply is made: the reply shows the stream either before or after that.
     let sent = bench.asked("XRANGE s - +");
     let mut session = Session::new();
     let (next, reply) = bench.turn(&mut session, &sent);
@@ -175,8 +177,8 @@ fn what_is_told_of_a_group_that_goes_in_steps_is_told_once() {
     }
 }
 
-/// What XINFO and XGROUP do not look at weighs nothing in EXEC: entries, but for those that are replied, and of what is pending
-/// all but ten each.
+/// In EXEC, XINFO and XGROUP count only the entries that they read: those that are replied, and ten pending
+/// entries of each list.
 #[test]
 fn what_is_said_of_a_large_stream_is_no_long_queue() {
     let mut bench = bench();
@@ -193,7 +195,7 @@ fn what_is_said_of_a_large_stream_is_no_long_queue() {
     let all = ["XINFO STREAM s", "XINFO GROUPS s", "XINFO CONSUMERS s g", "XINFO STREAM s FULL"];
     let starts = |reply: &str, expected: &str| assert!(reply.starts_with(expected), "{reply:.80}");
     starts(&exec(&all.repeat(8)), "*32\r\n*20\r\n$6\r\nlength\r\n:40000\r\n");
-    // Behind what changes it, too.
+    // The same behind commands that change the stream.
     let changed = ["XADD s * f v", "XGROUP CREATE s h $", "XGROUP DELCONSUMER s h bob", "XGROUP DESTROY s h"];
     starts(&exec(&[changed, all].concat()), "*8\r\n$");
     starts(&exec(&["XINFO STREAM s FULL COUNT 0"]), "-EXECABORT ");
@@ -201,7 +203,7 @@ fn what_is_said_of_a_large_stream_is_no_long_queue() {
     let read = "XREADGROUP GROUP g alice COUNT 2000 STREAMS s >";
     starts(&exec(&[read]), "*1\r\n");
     starts(&exec(&["XGROUP DELCONSUMER s g alice"; 2]), "*2\r\n:2000\r\n:0\r\n");
-    // To take out what is pending is work, half a microsecond in each of its two lines.
+    // Removing a pending entry costs half a microsecond in each of the two lists that have it.
     for _ in 0..6 {
         starts(&exec(&[read]), "*1\r\n");
     }
@@ -246,14 +248,14 @@ fn everybody_behind_an_id_is_served_and_a_group_in_its_order() {
     let mut bench = bench();
     bench.reply("XGROUP CREATE s g $ MKSTREAM");
     let mut readers: Vec<Session> = (0..150).map(|_| bench.waiter_of("XREAD BLOCK 0 STREAMS s $")).collect();
-    // A client that waits for what does not come hides no other.
+    // A client that waits for a later ID hides no other client.
     let mut late = bench.waiter_of("XREAD BLOCK 0 STREAMS s 9999999999999-0");
     let mut first = bench.waiter_of("XREADGROUP GROUP g alice BLOCK 0 STREAMS s >");
     let mut second = bench.waiter_of("XREADGROUP GROUP g bob BLOCK 0 STREAMS s >");
     assert_eq!(bench.reply("XADD s 5-1 a b"), b"$3\r\n5-1\r\n");
     let entry = "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n";
     for _ in 0..8 {
-        // The clients that are called go on with it.
+        // Clients that were woken serve others when they are called.
         for session in readers.iter_mut().chain([&mut first]) {
             let (next, reply) = bench.looked(session);
             assert!(reply.is_empty() || (next, reply) == (Next::Receive, entry.to_owned()));
@@ -311,11 +313,11 @@ fn who_waits_in_a_group_finds_out_that_its_key_went_by_itself() {
             text => assert_eq!(bench.ask(text), "DELETED\r\n"),
         }
         if what.starts_with("delete") {
-            // By upkeep.
+            // Upkeep sees that the key is gone.
             let now = bench.shared.now(bench.system);
             bench.shared.serve_left(&mut bench.worker.enter(now), &bench.host);
         } else {
-            // It looks once in a second.
+            // The waiter looks at its key once a second.
             bench.host.clock_us.fetch_add(1_000_000, std::sync::atomic::Ordering::Relaxed);
         }
         assert_eq!(bench.looked(&mut waiter), (Next::Receive, gone.to_owned()), "{what}");
@@ -344,7 +346,7 @@ fn what_comes_by_another_way_is_told_to_who_waits() {
     assert!(reply.contains("1-1") && !reply.contains("2-1"), "{reply}");
 }
 
-/// A stream with all that there may be.
+/// A stream with entries of different shapes, a deleted entry, groups, consumers and pending entries.
 fn whole(bench: &mut Bench) {
     for words in [
         "XADD s 1-1 a 1 b xyz",
@@ -380,7 +382,7 @@ fn a_payload_comes_back_and_one_that_is_broken_leaves_nothing() {
     assert_eq!(restore(&mut bench, &payload), b"+OK\r\n");
     let told = |bench: &mut Bench, key: &str| {
         let told = bench.text_of(&format!("XINFO STREAM {key} FULL COUNT 0"));
-        // When a consumer was active is not in a payload of this version.
+        // A payload of this version does not contain the time at which a consumer was active.
         let parts: Vec<&str> = told.split("active-time\r\n").collect();
         parts
             .iter()
@@ -393,7 +395,7 @@ fn a_payload_comes_back_and_one_that_is_broken_leaves_nothing() {
         while bench.worker.enter(START).maintain() {}
         bench.worker.store().totals().items
     };
-    // Without a checksum, so that what is broken is looked at.
+    // Without a checksum, so that the broken bytes reach the parser.
     let mut sound = payload.clone();
     let end = sound.len() - 8;
     sound[end..].fill(0);
@@ -405,7 +407,7 @@ fn a_payload_comes_back_and_one_that_is_broken_leaves_nothing() {
             bench.reply("DEL t");
             let reply = restore(&mut bench, &broken);
             if reply == b"+OK\r\n" {
-                // Another stream, as sound as the first.
+                // The changed payload is another stream: it must be sound.
                 let mut guard = bench.worker.enter(START);
                 let key = guard.key(b"t");
                 if let Ok(Some(there)) = guard.collection(&key, Type::Stream) {
@@ -453,7 +455,7 @@ fn a_long_payload_is_made_and_read_in_steps() {
 #[test]
 fn a_stream_in_a_store_that_is_full_gives_way_and_a_group_reads_on() {
     let mut bench = bench();
-    // More than the memory: others go, and it grows.
+    // These streams are larger than the memory: some are evicted, and `s` can still grow.
     for n in 0..40 {
         bench.stream(&format!("old{n}"), 20_000, 60);
     }
@@ -469,7 +471,7 @@ fn a_stream_in_a_store_that_is_full_gives_way_and_a_group_reads_on() {
     bench.check();
 }
 
-/// In scripts and in EXEC, whose replies are not taken meanwhile, long ones are whole, or refused, and nothing is waited for.
+/// Scripts and EXEC take no reply in parts. Long replies are whole there, and no command waits.
 #[test]
 fn long_replies_are_whole_in_scripts_and_in_transactions() {
     let streams = || {
@@ -501,7 +503,7 @@ fn long_replies_are_whole_in_scripts_and_in_transactions() {
     }
 }
 
-/// Behind the last ID that there can be there is nothing.
+/// No ID follows the last possible one.
 #[test]
 fn the_last_id_of_all_is_read_again_once() {
     let mut bench = bench();
@@ -516,8 +518,8 @@ fn the_last_id_of_all_is_read_again_once() {
     assert_eq!(behind, "*1\r\n*2\r\n$1\r\ns\r\n*0\r\n");
 }
 
-/// What is read in steps is what was there at first: not what others add meanwhile, nor, from a group that is set back, what
-/// was read a moment ago.
+/// A read in steps replies the entries that were there when it began. It replies none that other clients add
+/// meanwhile, and none twice if its group is set back.
 #[test]
 fn what_comes_while_a_long_reply_is_made_is_not_in_it() {
     let added = |reply: &[u8]| frame(reply).inside[0].inside[1].inside.len();
@@ -548,7 +550,8 @@ fn what_comes_while_a_long_reply_is_made_is_not_in_it() {
         assert_eq!(added(&reply), then, "{beside}");
     }
 
-    // What is pending with a consumer is that of one moment, too, whatever others read in its name.
+    // A consumer's pending entries are those of one moment, too, even if another client reads as this
+    // consumer.
     let mut bench = bench();
     bench.stream("s", 10_000, 20);
     bench.reply("XGROUP CREATE s g 0");
@@ -561,7 +564,7 @@ fn what_comes_while_a_long_reply_is_made_is_not_in_it() {
     assert_eq!(added(&reply), 5_000);
 }
 
-/// A client that is woken is given all that came in one moment, as if it asked now.
+/// A woken client gets all entries that came in one moment, as if it read now.
 #[test]
 fn who_waits_for_several_streams_is_given_what_all_of_them_have() {
     let exec = |bench: &mut Bench, commands: &[&str]| {
@@ -590,11 +593,11 @@ fn who_waits_for_several_streams_is_given_what_all_of_them_have() {
     assert_eq!(read(&mut bench, &mut of_group), of(&[("a", 3), ("c", 1)]));
     assert!(bench.text_of("XPENDING a g").starts_with("*4\r\n:3\r\n"));
     assert!(bench.text_of("XPENDING c g").starts_with("*4\r\n:1\r\n"));
-    // One of them alone.
+    // Only one of the streams has an entry.
     let mut of_group = bench.waiter_of("XREADGROUP GROUP g alice BLOCK 0 STREAMS a b c > > >");
     bench.reply("XADD b 1-1 f v");
     assert_eq!(read(&mut bench, &mut of_group), of(&[("b", 1)]));
-    // Of much there is no more than of one stream, and something of each.
+    // A long reply has no more than one stream would give, but something of each stream.
     let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS a b $ $");
     let many: Vec<String> = (0..1_500).map(|n| format!("XADD a 2-{n} f v")).collect();
     let many: Vec<&str> =
@@ -602,13 +605,13 @@ fn who_waits_for_several_streams_is_given_what_all_of_them_have() {
     exec(&mut bench, &many);
     let given = read(&mut bench, &mut reader);
     assert_eq!((&given[1..], given[0].1 > 500), (&of(&[("b", 1)])[..], true), "{given:?}");
-    // A group that is not there is replied before anything is delivered.
+    // The error about a missing group is replied before any entry is delivered.
     bench.bounded("XREADGROUP GROUP g alice NOACK STREAMS a b > >");
     let mut of_group = bench.waiter_of("XREADGROUP GROUP g bob BLOCK 0 STREAMS a b > >");
     exec(&mut bench, &["XADD a 9-1 f v", "DEL b"]);
     assert!(bench.looked(&mut of_group).1.starts_with("-NOGROUP No such key 'b'"));
     assert_eq!(bench.text_of("XPENDING a g - + 9 bob"), "*0\r\n");
-    // Nor is there anything of a command that names something else.
+    // Nor is an entry delivered by a command that names a key of another type.
     let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS b a $ $");
     bench.reply("SET b x");
     assert_eq!(bench.looked(&mut reader), (Next::Await(None), String::new()));
@@ -616,14 +619,14 @@ fn who_waits_for_several_streams_is_given_what_all_of_them_have() {
     assert!(bench.looked(&mut reader).1.starts_with("-WRONGTYPE"));
 }
 
-/// What is refused for want of room has delivered nothing: with NOACK it would be lost.
+/// A read that is refused for want of memory has delivered nothing: with NOACK, its entries would be lost.
 #[test]
 fn a_delivery_that_is_refused_while_connections_hold_all_memory_has_done_nothing() {
     let numbers = |text: &str, name: &str| -> Vec<i64> {
         let after = text.split(name).skip(1).map(|rest| rest.split("\r\n:").nth(1).unwrap_or("0"));
         after.map(|rest| rest.split("\r\n").next().and_then(|n| n.parse().ok()).unwrap_or(0)).collect()
     };
-    // In EXEC no part of a reply is taken before all of it is there.
+    // In EXEC, no part of the reply is sent before it is complete.
     for (in_exec, bytes, count, free_max) in [(false, 3_000, 9, 90_000), (true, 12_000, 40, 3_000_000)] {
         let read = format!("XREADGROUP GROUP g c NOACK COUNT {count} STREAMS a b c > > >");
         let (mut refused, mut done) = (0, 0);
@@ -659,7 +662,8 @@ fn a_delivery_that_is_refused_while_connections_hold_all_memory_has_done_nothing
     }
 }
 
-/// Nor has it claimed anything, or taken what is deleted out of what is pending: no other reply would have that.
+/// A refused claim has claimed nothing, and has removed no deleted entry from the pending ones: no later
+/// reply would name it.
 #[test]
 fn a_claim_that_is_refused_while_connections_hold_all_memory_has_done_nothing() {
     let (mut refused, mut done) = (0, 0);
@@ -691,7 +695,7 @@ fn a_claim_that_is_refused_while_connections_hold_all_memory_has_done_nothing() 
     assert!(refused > 3 && done > 3, "{refused} {done}");
 }
 
-/// XGROUP DESTROY of a group with much that is pending goes on in steps, of which no client sees anything.
+/// XGROUP DESTROY of a group with many pending entries goes on in steps that no client sees.
 #[test]
 fn a_group_that_is_removed_in_steps_is_gone_at_once() {
     let rows = |bench: &mut Bench, name: &str| {
@@ -720,7 +724,7 @@ fn a_group_that_is_removed_in_steps_is_gone_at_once() {
             ("XACK s g 9999-0", ":0\r\n"),
             ("XPENDING s g", "-NOGROUP No such key 's' or consumer group 'g'\r\n"),
             ("XGROUP DESTROY s nosuch", ":0\r\n"),
-            // Another one of that name is another group.
+            // A new group of that name is another group.
             ("XGROUP CREATE s g $", "+OK\r\n"),
             ("XADD s 20000-1 a b", "$7\r\n20000-1\r\n"),
         ] {
@@ -729,7 +733,7 @@ fn a_group_that_is_removed_in_steps_is_gone_at_once() {
         assert!(bench.text_of("XREADGROUP GROUP g alice STREAMS s >").contains("20000-1"));
         assert!(rows(&mut bench, "s") > empty + 10_000, "most of it is still there");
         if ends {
-            // The connection ends: upkeep goes on.
+            // The connection ends; upkeep removes the rest.
             drop(session);
             assert!(bench.shared.has_left());
             for _ in 0..20 {
@@ -744,7 +748,7 @@ fn a_group_that_is_removed_in_steps_is_gone_at_once() {
         assert_eq!(bench.reply("XGROUP DESTROY s g"), b":1\r\n");
         assert_eq!(rows(&mut bench, "s"), empty + 1, "an entry more");
         let mut session = Session::new();
-        // In one moment with others.
+        // In EXEC, the group is removed in one moment.
         bench.stream("t", 1_100, 3);
         bench.reply("XGROUP CREATE t h 0");
         bench.bounded("XREADGROUP GROUP h alice STREAMS t >");
