@@ -1,4 +1,5 @@
-//! EXEC of very many commands, or of such as take long: in steps, beside others, and one moment for all of them.
+//! EXEC of very many commands, or of commands that take long: it works in steps, beside other clients, and is
+//! one moment for them.
 
 use crate::binary;
 use crate::pairs::{MANY, begun as begun_pairs, ended as ended_pairs, ended_by, fill, pairs, waits};
@@ -23,7 +24,7 @@ fn sets(value: &str) -> Vec<Vec<u8>> {
     (0..MANY).map(|n| command(&["SET", &format!("k{n}"), value])).collect()
 }
 
-/// A turn that does no more than its slice, and what the index grows by meanwhile.
+/// One turn. It may do its slice and one step more, and one step of the index's growth.
 fn turn(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>) {
     let (next, said, _) = bench.call(session, input);
     let done_ns = bench.room.work().done_ns();
@@ -31,17 +32,17 @@ fn turn(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Next, Vec<u8
     (next, said)
 }
 
-/// Goes on to the end of what is one moment.
+/// Runs turns until the keys are no longer held.
 fn ended(bench: &mut Bench, session: &mut Session) -> (String, usize) {
     ended_by(bench, session, |bench, session| turn(bench, session, b"").1)
 }
 
-/// Sends EXEC, and goes on until this key is held.
+/// Sends EXEC, and runs turns until this key is held.
 fn begun(bench: &mut Bench, session: &mut Session, key: &str) {
     begun_as(bench, session, key, &mut Session::new());
 }
 
-/// The same, with a session that may look whether it is.
+/// The same. `asks`: a session that may ask whether the key is held.
 fn begun_as(bench: &mut Bench, session: &mut Session, key: &str, asks: &mut Session) {
     let exec = command(&["EXEC"]);
     let (next, said, consumed) = bench.call(session, &exec);
@@ -56,14 +57,15 @@ fn is_held(bench: &mut Bench, key: &str) -> bool {
     matches!(bench.call(&mut Session::new(), &command(&["EXISTS", key])).0, Next::Sleep(_))
 }
 
-/// Goes on until its keys are held no more, and takes its replies; in how many turns.
+/// Runs turns until the keys are no longer held, then takes the replies. Returns these, and the turns under
+/// the hold.
 fn executed(bench: &mut Bench, session: &mut Session) -> (String, usize) {
     let (mut said, turns) = ended(bench, session);
     said += &String::from_utf8(bench.turns(session, b"").0).unwrap();
     (said, turns)
 }
 
-/// What EXEC of these commands says.
+/// EXEC's reply to these commands, which name this key.
 fn execute(bench: &mut Bench, commands: &[Vec<u8>], key: &str) -> String {
     let mut session = queued(bench, commands);
     begun(bench, &mut session, key);
@@ -74,7 +76,8 @@ fn asked(bench: &mut Bench, words: &[&str]) -> String {
     String::from_utf8(bench.turns(&mut Session::new(), &command(words)).0).unwrap()
 }
 
-/// Those are held that the names mean when all are noted, where databases are swapped amid it, and where they are swapped back.
+/// If databases are swapped while keys are noted, EXEC and MSET hold the keys that their names mean
+/// afterwards; also if the databases are swapped back.
 #[test]
 fn keys_are_noted_anew_where_databases_are_swapped_amid_it() {
     for (is_exec, is_swapped_back) in [(true, false), (true, true), (false, false), (false, true)] {
@@ -84,11 +87,11 @@ fn keys_are_noted_anew_where_databases_are_swapped_amid_it() {
             false => (Session::new(), pairs("MSET", MANY, "new")),
         };
         assert_eq!(bench.call(&mut session, &sent).0, Next::Yield);
-        // Some are noted, and not all.
+        // Some keys are noted, not all.
         assert_eq!(turn(&mut bench, &mut session, b"").0, Next::Yield);
         assert_eq!(asked(&mut bench, &["SWAPDB", "0", "1"]), "+OK\r\n");
         if is_swapped_back {
-            // Some are noted of the other database.
+            // Some keys of the other database are noted.
             assert_eq!(turn(&mut bench, &mut session, b"").0, Next::Yield);
             assert_eq!(asked(&mut bench, &["SWAPDB", "0", "1"]), "+OK\r\n");
         }
@@ -105,7 +108,7 @@ fn keys_are_noted_anew_where_databases_are_swapped_amid_it() {
     }
 }
 
-/// What it has run looks at no key any more.
+/// Once all commands have run, the replies need no key.
 #[test]
 fn replies_of_exec_are_sent_while_another_holds_keys() {
     let mut bench = bench();
@@ -209,7 +212,7 @@ fn a_watched_key_that_was_touched_before_has_none_of_them_run() {
         bench.system += 50;
         begun(&mut bench, &mut session, "k0");
         if runs {
-            // A command that would touch it now waits.
+            // A command that would change a watched key now waits.
             assert!(is_held(&mut bench, "w") && is_held(&mut bench, "absent"));
         }
         let (said, _) = executed(&mut bench, &mut session);
@@ -217,7 +220,7 @@ fn a_watched_key_that_was_touched_before_has_none_of_them_run() {
         assert!(said == expected, "{write:?}: {}", &said[..said.len().min(60)]);
         assert_eq!(asked(&mut bench, &["EXISTS", "k0"]), format!(":{}\r\n", u8::from(runs)), "{write:?}");
     }
-    // Untouched ones that are gone from the watched: another's write is seen by the next.
+    // No key is watched any longer.
     assert_eq!(bench.worker.store().watch_bytes(), 0);
 }
 
@@ -234,7 +237,7 @@ fn a_client_that_is_killed_has_all_of_them_run() {
     assert_eq!(asked(&mut bench, &["DBSIZE"]), format!(":{MANY}\r\n"));
 }
 
-/// A waiter is served behind all of it, of the first of its keys.
+/// A waiter is served after all of EXEC, from the first of its keys that has an element then.
 #[test]
 fn who_waits_for_a_key_has_nothing_of_the_half_of_them() {
     let mut bench = bench();
@@ -254,7 +257,7 @@ fn who_waits_for_a_key_has_nothing_of_the_half_of_them() {
     while session.must_end() {
         assert_eq!(bench.call(&mut waiter, b"").1, b"", "not before all is done");
         assert_eq!(bench.call(&mut stream, b"").1, b"");
-        // What others push wakes no waiter while its key is held.
+        // Another client's command serves no waiter while the waiter's key is held.
         asked(&mut bench, &["PING"]);
         said.extend(turn(&mut bench, &mut session, b"").1);
     }
@@ -279,7 +282,7 @@ fn client_reply_among_them_says_which_are_answered() {
     commands.push(command(&["GET", "k1"]));
     let said = execute(&mut bench, &commands, "k0");
     assert_eq!(said, format!("*{}\r\n+OK\r\n+OK\r\n$3\r\nnew\r\n", commands.len()));
-    // Of EXEC as a whole.
+    // CLIENT REPLY OFF before EXEC silences all of it.
     let mut session = queued(&mut bench, &sets("newer"));
     bench.system += 100;
     let mut silent = Session::new();
@@ -326,7 +329,7 @@ fn what_is_published_comes_behind_the_reply_and_events_are_told() {
     assert_eq!(told.matches(" \"SET\" \"k").count(), MANY, "{}", &told[..told.len().min(300)]);
 }
 
-/// Each waits for the other's keys, and neither for ever.
+/// Each command waits for the other's keys, and neither waits for ever.
 #[test]
 fn pairs_and_transactions_of_the_same_keys_come_one_behind_the_other() {
     let mut bench = bench();
@@ -341,7 +344,7 @@ fn pairs_and_transactions_of_the_same_keys_come_one_behind_the_other() {
     while !is_held(&mut bench, "k0") {
         turn(&mut bench, &mut second, b"");
     }
-    // And one that has noted its keys while others held theirs.
+    // An MSET that notes its keys while EXEC holds the same keys.
     let (mut third, input) = (Session::new(), pairs("MSET", MANY, "three"));
     let (mut next, ..) = bench.call(&mut third, &input);
     while next == Next::Yield {
@@ -353,7 +356,7 @@ fn pairs_and_transactions_of_the_same_keys_come_one_behind_the_other() {
     bench.system += 100;
     assert_eq!(bench.turns(&mut third, b"").0, b"+OK\r\n");
     assert_eq!(asked(&mut bench, &["GET", "k7"]), "$5\r\nthree\r\n");
-    // Two of them at once.
+    // Two EXECs of the same keys at once.
     bench.system += 100;
     let (mut one, mut other) = (queued(&mut bench, &sets("one")), queued(&mut bench, &sets("other")));
     bench.call(&mut one, &command(&["EXEC"]));
@@ -376,7 +379,7 @@ fn pairs_and_transactions_of_the_same_keys_come_one_behind_the_other() {
     assert_eq!(asked(&mut bench, &["GET", &format!("k{}", MANY - 1)]), value);
 }
 
-/// Each of them takes longer than a slice, and has steps of its own.
+/// Each of these commands takes longer than a slice, and works in steps of its own.
 #[test]
 fn commands_of_very_many_words_go_through_their_own_steps() {
     const WORDS: usize = 15_000;
@@ -415,7 +418,7 @@ fn commands_of_very_many_words_go_through_their_own_steps() {
     assert_eq!(asked(&mut bench, &["DBSIZE"]), ":3\r\n");
 }
 
-/// They are looked at some at a time, also when the command that has them begins, and when it ends.
+/// The words of a command are read over several turns, also when the command begins and when it ends.
 #[test]
 fn no_turn_looks_through_all_of_very_many_words() {
     const WORDS: usize = 400_000;
@@ -434,12 +437,12 @@ fn no_turn_looks_through_all_of_very_many_words() {
     assert_eq!(bench.turns(&mut session, b"").0, b"*1\r\n:0\r\n");
 }
 
-/// They are copied when their command begins, in one step.
+/// A command's words are copied in one step when it begins, so their bytes have a limit.
 #[test]
 fn very_many_words_are_no_more_bytes_than_are_copied_in_one_step() {
-    // They are kept until they are looked at, as what is appended is.
+    // The request is gathered until it is whole, up to the limit for appended values.
     let mut bench = Bench::of(Settings { append_bytes_max: 32 << 20, ..Settings::default() }, 1 << 30);
-    // Each has 1,309 bytes with its head; up to 20 MB are copied.
+    // Each word has 1,309 bytes with its head. Up to 20 MB are copied.
     for (words, is_refused) in [(15_200, false), (15_300, true)] {
         let names: Vec<String> = (0..words).map(|n| format!("{n:0>1300}")).collect();
         let del: Vec<&str> = std::iter::once("DEL").chain(names.iter().map(String::as_str)).collect();
@@ -462,14 +465,14 @@ fn what_takes_long_in_one_step_is_refused_before_any_is_run() {
     let mut session = queued(&mut bench, &commands);
     let (said, _) = bench.turns(&mut session, &command(&["EXEC"]));
     assert!(said.starts_with(refused.as_bytes()), "{}", said[..said.len().min(200)].escape_ascii());
-    // Where some command concerns all keys it is one step.
+    // A command on all keys makes EXEC one step.
     let mut commands = vec![command(&["INCR", "n"]); 30_000];
     commands.push(command(&["DBSIZE"]));
     let mut session = queued(&mut bench, &commands);
     let (said, _) = bench.turns(&mut session, &command(&["EXEC"]));
     assert!(said.starts_with(refused.as_bytes()), "{}", said[..said.len().min(200)].escape_ascii());
     assert_eq!(asked(&mut bench, &["DBSIZE"]), ":0\r\n");
-    // Known only when its values are looked at.
+    // The cost of SUNIONSTORE is known only when its set is looked at.
     let mut commands = vec![command(&["INCR", "v"]); 3_000];
     bench.add("set", (0..60_000).map(|n| format!("member-{n:020}")));
     commands.push(command(&["SUNIONSTORE", "d", "set"]));
@@ -479,7 +482,7 @@ fn what_takes_long_in_one_step_is_refused_before_any_is_run() {
     assert!(said.starts_with(refused.as_bytes()), "{}", said[..said.len().min(200)].escape_ascii());
 }
 
-/// Others need not wait until it reads.
+/// Other clients need not wait until it reads.
 #[test]
 fn a_client_that_does_not_read_holds_no_keys() {
     let mut bench = bench();
@@ -510,18 +513,19 @@ fn a_database_that_is_selected_among_them_is_the_one_of_what_follows() {
     commands.insert(3_000, command(&["SELECT", "3"]));
     let mut session = queued(&mut bench, &commands);
     begun(&mut bench, &mut session, "k0");
-    // Names of the other database are held there.
+    // The keys behind SELECT are held in database 3, not in database 0.
     assert!(!is_held(&mut bench, &format!("k{}", MANY - 1)));
     executed(&mut bench, &mut session);
     assert_eq!(asked(&mut bench, &["DBSIZE"]), ":3000\r\n");
     assert_eq!(bench.turns(&mut session, &command(&["DBSIZE"])).0, b":3000\r\n");
 }
 
-/// However many are left for behind it, each is left in the same time.
+/// Keys with waiters are noted for service after the hold. However many there are, noting one takes the same
+/// time.
 #[test]
 #[ignore = "time: ten times as many keys have 40 times as long"]
 fn keys_that_are_awaited_are_written_in_time_that_grows_with_their_number() {
-    // As many as one may wait for.
+    // The most keys that one client may wait for.
     const NAMES: usize = 1_000;
     let once = |count: usize| {
         let mut bench = Bench::of(Settings::default(), 1 << 30);
@@ -553,7 +557,7 @@ fn keys_that_are_awaited_are_written_in_time_that_grows_with_their_number() {
     assert!((0..3).any(holds));
 }
 
-/// What is one step runs beside keys that others hold, or waits for them, and holds none itself.
+/// An EXEC of one step holds no keys itself. It runs beside keys that others hold, or waits for them.
 #[test]
 fn what_is_one_step_holds_no_keys_where_others_hold_some() {
     let mut bench = bench();
@@ -565,7 +569,7 @@ fn what_is_one_step_holds_no_keys_where_others_hold_some() {
     assert_eq!(bench.call(&mut beside, &exec).1, b"*1\r\n+OK\r\n");
     let mut names_one = queued(&mut bench, &[set, command(&["GET", "k0"])]);
     waits(&mut bench, &mut names_one, &exec, "EXEC");
-    // It has too many words to be looked through.
+    // EXEC has too many words to be searched for held keys, so it waits until no key is held.
     let exists: Vec<&str> = std::iter::once("EXISTS").chain(std::iter::repeat_n("x", 5_000)).collect();
     let mut long = queued(&mut bench, &[command(&exists)]);
     assert_eq!(turn(&mut bench, &mut long, &exec), (Next::Yield, Vec::new()));
@@ -575,7 +579,8 @@ fn what_is_one_step_holds_no_keys_where_others_hold_some() {
     assert_eq!(bench.turns(&mut long, b"").0, b"*1\r\n:0\r\n");
 }
 
-/// Waiters in very many lines are all served soon behind a hold: the lines of one that is served are gone.
+/// Clients that wait for very many keys are all served soon after a hold: a client that was served stands in
+/// no line.
 #[test]
 fn behind_a_hold_lines_that_have_gone_keep_nobody_from_being_served() {
     const NAMES: usize = 1_000;
@@ -628,7 +633,7 @@ fn a_long_one_that_waits_is_not_looked_through() {
     assert!(matches!(next, Next::Await(Some(_))), "{next:?}");
     executed(&mut bench, &mut writer);
     assert_eq!(bench.turns(&mut few, b"").0, b"*2\r\n:0\r\n$3\r\nnew\r\n");
-    // One that concerns all keys waits in front of it.
+    // DBSIZE concerns all keys: EXEC waits before its words are read.
     let mut all = sets("newer");
     all.push(command(&["DBSIZE"]));
     let mut session = queued(&mut bench, &all);
@@ -643,7 +648,7 @@ fn a_long_one_that_waits_is_not_looked_through() {
     assert!(refused.starts_with(b"-EXECABORT "), "{}", refused.escape_ascii());
 }
 
-/// What is reckoned before it begins is work of its turn.
+/// The work to weigh a long EXEC is charged to its turn before the EXEC begins.
 #[test]
 fn what_it_takes_to_reckon_a_long_one_is_spent() {
     let mut bench = bench();
@@ -654,11 +659,11 @@ fn what_it_takes_to_reckon_a_long_one_is_spent() {
     assert!(done_ns >= 1_000_000, "{done_ns} ns for 15,000 commands");
 }
 
-/// Its queue is not needed for them.
+/// Once its commands have run, the queue's memory is free, although the replies wait.
 #[test]
 fn a_client_that_does_not_read_its_replies_leaves_the_queues_their_room() {
     let mut bench = bench();
-    // All that queues have together.
+    // As many commands as all queues may hold together.
     let commands = vec![command(&["GET", "v"]); 45_000];
     let mut session = queued(&mut bench, &commands);
     let (mut other, set) = (queued(&mut bench, &[]), command(&["SET", "k", &"v".repeat(10_000)]));
@@ -670,7 +675,7 @@ fn a_client_that_does_not_read_its_replies_leaves_the_queues_their_room() {
     queued(&mut bench, &commands);
 }
 
-/// By the rules of the moment in front of the first of them.
+/// EXEC asks for the ACL rules once, before its first command.
 #[test]
 fn rules_are_asked_for_once_for_all_of_them() {
     for (change, before) in [
@@ -704,7 +709,7 @@ fn rules_are_asked_for_once_for_all_of_them() {
     }
 }
 
-/// What is not weighed is counted as it is done.
+/// Work that is not estimated before is charged as it is done.
 #[test]
 fn what_nobody_weighs_ends_its_slice() {
     let mut bench = bench();
@@ -725,7 +730,7 @@ fn what_nobody_weighs_ends_its_slice() {
     assert!(!said.contains("\r\n-") && said.matches("+OK\r\n").count() == MANY, "{turns} turns");
 }
 
-/// Clients that fill what queues have together leave short queues their room.
+/// Clients that fill the memory of queues leave room for short ones.
 #[test]
 fn short_queues_have_room_beside_long_ones() {
     let mut bench = bench();

@@ -1,4 +1,5 @@
-//! HSETEX, HGETDEL, HGETEX, HEXPIRE and HPERSIST of many fields: in steps, beside others, and one moment for all of them.
+//! HSETEX, HGETDEL, HGETEX, HEXPIRE and HPERSIST of many fields: they work in steps, beside other clients,
+//! and each is one moment for them.
 
 use crate::full::{NO_MEMORY, exhaust, full_beside, pressed};
 use crate::moments::{HELD_MAX, begun_before_a_swap, heard, of, refused_amid, said, written};
@@ -9,7 +10,7 @@ use larder_commands::{Next, Session, Settings};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// More than are one step, so many that it takes some to ask for them and some to set them.
+/// More fields than one step handles. It takes several steps to look them up, and several to set them.
 const MANY: usize = 4_000;
 
 /// HSETEX of the fields with these numbers. `options`: with a space in front of each.
@@ -19,34 +20,35 @@ fn set(options: &str, numbers: Range<usize>) -> Vec<u8> {
     of(&format!("HSETEX k{options} FIELDS {count}{pairs}"))
 }
 
-/// A command that names the fields with these numbers. `head`: in front of them.
+/// A command on the fields with these numbers. `head`: its words before FIELDS.
 fn on(head: &str, numbers: Range<usize>) -> Vec<u8> {
     let count = numbers.len();
     let names: String = numbers.map(|n| format!(" m{n}")).collect();
     of(&format!("{head} FIELDS {count}{names}"))
 }
 
-/// Goes on to the end with a command whose key is held: its reply, which comes in pieces.
+/// Runs a command whose key is held to its end; returns the reply, parts of which come after the hold.
 fn answers(bench: &mut Bench, session: &mut Session) -> String {
     let (first, _) = ended(bench, session);
     first + &String::from_utf8(bench.turns(session, b"").0).expect("text")
 }
 
-/// A bench in which long requests may be kept.
+/// A bench that accepts long requests.
 fn large() -> Bench {
     Bench::of(Settings { append_bytes_max: 32 << 20, ..Settings::default() }, 256 << 20)
 }
 
-/// Sets these fields, and lets others have their turn.
+/// Sets these fields. Then time passes, so that the next command may hold its key at once.
 fn fill(bench: &mut Bench, numbers: Range<usize>) {
     assert_eq!(bench.turns(&mut Session::new(), &set("", numbers)).0, b":1\r\n");
     bench.system += 100;
 }
 
-/// What waits while its key is held.
+/// Requests that wait while the key is held.
 const WAIT: [&str; 5] = ["HLEN k", "HGET k m0", "HSET k m1 x", "FLUSHALL", "EVAL return 0 0"];
 
-/// Goes on to the end with a command whose key is held, beside others: the reply, and how many turns that took.
+/// Runs a command whose key is held to its end, with other requests between its turns. Returns the reply and
+/// the number of turns.
 fn ended_beside_others(bench: &mut Bench, session: &mut Session) -> (String, usize) {
     let (mut reply, mut turns) = (Vec::new(), 0);
     while session.must_end() {
@@ -58,7 +60,7 @@ fn ended_beside_others(bench: &mut Bench, session: &mut Session) -> (String, usi
         reply.extend(turn(bench, session, b"").1);
         turns += 1;
     }
-    // Others have their turn before the next holds keys.
+    // Time passes, so that the next command may hold its key at once.
     bench.system += 100;
     (String::from_utf8(reply).expect("text"), turns)
 }
@@ -73,7 +75,7 @@ fn some_fields_are_set_in_one_step_and_more_in_turns() {
     let mut bench = bench();
     let mut session = begun(&mut bench, &set(" FNX EX 100", 0..2_049));
     let (reply, turns) = ended_beside_others(&mut bench, &mut session);
-    // Of these three look for the fields.
+    // Three of the turns look the fields up.
     assert!(reply == ":1\r\n" && turns >= 10, "{reply} {turns} turns");
     assert_eq!(said(&mut bench, "HLEN k"), ":2049\r\n");
     assert_eq!(said(&mut bench, "HTTL k FIELDS 2 m0 m2048"), "*2\r\n:100\r\n:100\r\n");
@@ -104,7 +106,8 @@ fn more_fields_than_others_wait_for_are_set_in_some_moments() {
     }
 }
 
-/// Others write between the look at the command and the hold of its key: what is asked is asked behind that.
+/// Another client writes after the command was read and before its key is held. FNX and FXX look under the
+/// hold.
 #[test]
 fn what_is_asked_of_fields_is_asked_when_their_key_is_held() {
     let cases = [
@@ -125,20 +128,21 @@ fn what_is_asked_of_fields_is_asked_when_their_key_is_held() {
         }
         assert_eq!(ended_beside_others(&mut bench, &mut session).0, ":0\r\n", "{options}");
         assert_eq!(said(&mut bench, "HLEN k"), left, "{options}");
-        // None was given a time.
+        // No field was given an expiry.
         let times = if is_there { "*2\r\n:-1\r\n:-1\r\n" } else { "*2\r\n:-2\r\n:-2\r\n" };
         assert_eq!(said(&mut bench, "HTTL k FIELDS 2 m0 m3998"), times, "{options}");
     }
 }
 
-/// A key that goes amid it was gone before it: fields that had to be there are not, and others are all set.
+/// A key that expires during the command counts as absent from the start: FXX finds no field, and otherwise
+/// all fields are set.
 #[test]
 fn fields_are_asked_for_anew_when_their_key_goes() {
     let (all, none) = (format!(":{MANY}\r\n"), ":0\r\n".to_owned());
     for (options, from, reply, left) in
         [(" FXX", 0, ":0\r\n", &none), (" FNX", 10_000, ":1\r\n", &all), ("", 0, ":1\r\n", &all)]
     {
-        // While they are asked for, and when some are set.
+        // The key expires while fields are looked up, or when some are set.
         for turns in [3, 9] {
             let mut bench = bench();
             fill(&mut bench, from..from + MANY);
@@ -175,14 +179,15 @@ fn a_client_that_goes_has_all_of_its_fields_set_or_none() {
     assert_eq!(said(&mut bench, &kill), ":1\r\n");
     ended(&mut bench, &mut session);
     assert_eq!(said(&mut bench, "HLEN k"), format!(":{MANY}\r\n"));
-    // One whose key is not held yet.
+    // The key is not held yet when the client goes.
     let held = bench.worker.store().held_bytes();
     let mut session = Session::new();
     assert_eq!(bench.call(&mut session, &set("", MANY..2 * MANY)).0, Next::Yield);
     drop(session);
     assert_eq!(bench.worker.store().held_bytes(), held);
     assert_eq!(said(&mut bench, "HLEN k"), format!(":{MANY}\r\n"));
-    // One whose rules change before the first is set, while fields are asked for as well.
+    // The user's rules change before the first field is set: without FNX, and with it, while fields are
+    // looked up.
     for options in ["", " FNX"] {
         let (mut bench, mut admin, mut user) = with_user("~* +@all");
         let reply = refused_amid(&mut bench, &mut admin, &mut user, &set(options, 0..MANY));
@@ -201,7 +206,7 @@ fn keyspace_events_of_fields_that_are_set_are_told_once() {
         (" EX 100", 0..4_000, ":1\r\n", &["new", "hset", "hexpire"]),
         (" KEEPTTL", 2_000..6_000, ":1\r\n", &["hset"]),
         (" FNX", 5_999..10_000, ":0\r\n", &[]),
-        // Their time has passed: as if they had been there for a moment.
+        // The expiry has passed: the events are as if the fields had been there for a moment.
         (" EXAT 1", 0..4_000, ":1\r\n", &["hset", "hdel"]),
         (" EXAT 1 FXX", 0..4_000, ":0\r\n", &[]),
         (" EXAT 1", 4_000..8_000, ":1\r\n", &["hset", "hdel", "del"]),
@@ -211,7 +216,7 @@ fn keyspace_events_of_fields_that_are_set_are_told_once() {
         assert_eq!(ended(&mut bench, &mut session).0, reply, "{options}");
         assert_eq!(heard(&mut bench, &mut listens), events, "{options}");
     }
-    // Where each step is one moment each of them is told.
+    // Beyond HELD_MAX fields, each step is one moment and has its own event.
     let mut session = Session::new();
     let (mut next, ..) = bench.call(&mut session, &set("", 0..HELD_MAX + 1));
     while next == Next::Yield {
@@ -249,7 +254,7 @@ fn a_watched_key_changes_once_when_fields_are_set() {
     waits(&mut bench, &mut watches, &of("EXEC"), "EXEC");
     assert_eq!(ended(&mut bench, &mut session).0, ":1\r\n");
     assert_eq!(bench.turns(&mut watches, &of("EXEC")).0, b"*-1\r\n");
-    // Where nothing is set it is not touched.
+    // If no field is set, the key is not touched.
     bench.turns(&mut watches, &[of("WATCH k"), of("MULTI"), of("GET other")].concat());
     let mut session = begun(&mut bench, &set(" FNX", 1..MANY));
     assert_eq!(ended(&mut bench, &mut session).0, ":0\r\n");
@@ -295,7 +300,7 @@ fn what_is_done_with_each_of_many_fields_is_one_moment() {
     }
 }
 
-/// As many as HSETEX sets in one step; what is named twice is there once.
+/// Up to as many fields as HSETEX sets in one step. A field that is named twice is there once.
 #[test]
 fn something_is_done_with_some_fields_in_one_step() {
     for (head, answer) in [
@@ -325,7 +330,7 @@ fn something_is_done_with_some_fields_in_one_step() {
         let (values, nulls) = ("$1\r\nv\r\n".repeat(2), "$-1\r\n".repeat(2 * pairs - 2));
         assert!(reply == format!("*{}\r\n{values}{nulls}", 2 * pairs).as_bytes(), "{pairs}");
     }
-    // The same of each of many, the first time in the first half of them.
+    // Each of many fields is named twice, and replied at its first name.
     let mut bench = bench();
     fill(&mut bench, 0..MANY);
     let names: String = (0..2_000).map(|n| format!(" m{}", n % 1_000)).collect();
@@ -344,7 +349,7 @@ fn values_of_some_fields_are_replied_in_one_step_up_to_512_kib() {
             assert_eq!(said(&mut bench, &format!("HSET k{pairs}")), ":32\r\n");
         }
         assert_eq!(said(&mut bench, &format!("HSET k m7 {}", "x".repeat(bytes))), ":0\r\n");
-        // Others' answers are short, however long their values are.
+        // HEXPIRE replies little, however long the values are.
         let (_, reply, _) = bench.call(&mut Session::new(), &on("HEXPIRE k 100", 0..FIELDS));
         assert!(reply == format!("*{FIELDS}\r\n{}", ":1\r\n".repeat(FIELDS)).as_bytes(), "{bytes}");
         for head in ["HGETEX k PERSIST", "HGETDEL k"] {
@@ -385,13 +390,14 @@ fn more_fields_than_others_wait_for_are_answered_in_some_moments() {
     }
 }
 
-/// A time that comes amid it counts as when it was given to the first of them: all are answered alike, and are gone.
+/// An expiry that passes during the command counts as in the future for all its fields: all get the same
+/// reply, and all are gone afterwards.
 #[test]
 fn a_time_that_comes_amid_it_is_given_to_all_fields() {
     for (head, answer, comes) in [
         ("HPEXPIRE k 100", ":1\r\n", true),
         ("HGETEX k PX 100", "$1\r\nv\r\n", true),
-        // It had passed when they began.
+        // The expiry had passed when the command began.
         ("HPEXPIRE k 0", ":2\r\n", false),
         ("HGETEX k PXAT 1", "$1\r\nv\r\n", false),
     ] {
@@ -415,8 +421,8 @@ fn a_time_that_comes_amid_it_is_given_to_all_fields() {
     }
 }
 
-/// While the key is held a connection's share is kept of the reply: the command frees the key then, and goes on as its client
-/// reads.
+/// While the key is held, the reply is kept up to a connection's share of memory. Then the command frees the
+/// key, and continues as its client reads.
 #[test]
 fn answers_beyond_a_connections_share_come_when_others_are_sent() {
     const FIELDS: usize = 1_500;
@@ -433,7 +439,8 @@ fn answers_beyond_a_connections_share_come_when_others_are_sent() {
         reply.extend(bench.call(&mut session, b"").1);
     }
     let left: usize = said(&mut bench, "HLEN k")[1..].trim_end().parse().expect("a number");
-    // For each that is taken room is looked for, some more than it takes: behind the last there is too little for one.
+    // Each field claims a little more memory than its reply takes. After the last of these, too little is
+    // left for one more.
     let (head, each, room) = (7, 4_009, 4_032);
     let share = bench.worker.store().held_bytes_max() as usize / 4;
     assert_eq!(FIELDS - left, (share - head - room) / each + 1);
@@ -444,7 +451,7 @@ fn answers_beyond_a_connections_share_come_when_others_are_sent() {
     assert_eq!(bench.worker.store().held_bytes(), held);
 }
 
-/// Where other connections hold what all may, the key is freed with what is kept of the reply by then.
+/// If other connections hold all memory, the key is freed with the part of the reply that is kept by then.
 #[test]
 fn answers_for_which_there_is_no_room_come_when_others_hold_less() {
     const FIELDS: usize = 1_000;
@@ -462,7 +469,7 @@ fn answers_for_which_there_is_no_room_come_when_others_hold_less() {
     while session.must_end() {
         reply.extend(bench.call(&mut session, b"").1);
     }
-    // Those with short values were taken in a step, and none of the next.
+    // Fields with short values were taken in a step; none with a long value was.
     let left: usize = said(&mut bench, "HLEN k")[1..].trim_end().parse().expect("a number");
     assert!((FIELDS / 2..FIELDS).contains(&left), "{left}");
     store.hold(-others);
@@ -471,7 +478,8 @@ fn answers_for_which_there_is_no_room_come_when_others_hold_less() {
     assert!(reply == format!("*{FIELDS}\r\n{values}").as_bytes(), "{} bytes", reply.len());
 }
 
-/// SPOP keeps all of its reply, which begins with how many there are: with a share of it the key is free.
+/// SPOP keeps its whole reply, which begins with the number of members. Once it has kept a connection's
+/// share, the key is free.
 #[test]
 fn members_beyond_a_connections_share_are_popped_while_others_are_at_the_key() {
     let mut bench = Bench::of(Settings::default(), 16 << 20);
@@ -483,7 +491,7 @@ fn members_beyond_a_connections_share_are_popped_while_others_are_at_the_key() {
     }
     let left: usize = said(&mut bench, "SCARD k")[1..].trim_end().parse().expect("a number");
     let popped = 1_500 - left;
-    // No more than 256 are taken in a step.
+    // One step takes 256 members at most.
     assert!(popped * 4_009 >= share && (popped - 256) * 4_009 < share, "{popped} of {share} bytes");
     let reply = String::from_utf8(bench.turns(&mut session, b"").0).expect("text");
     let popped: BTreeSet<&str> = reply.lines().filter(|line| line.starts_with('m')).collect();
@@ -491,8 +499,8 @@ fn members_beyond_a_connections_share_are_popped_while_others_are_at_the_key() {
     assert_eq!(said(&mut bench, "SCARD k"), ":800\r\n");
 }
 
-/// Memory for times of fields that is on its way is waited for while others are served. Where none comes the fields of a step are
-/// as they were, and say so.
+/// A command waits for memory that is on its way, for the expiries of fields; other clients are served
+/// meanwhile. If none comes, the fields of a step stay as they were, and the reply says so.
 #[test]
 fn fields_that_find_no_memory_are_answered_so() {
     const FIELDS: usize = 8_000;
@@ -507,7 +515,7 @@ fn fields_that_find_no_memory_are_answered_so() {
         bench.worker.set_patient(false);
         let input = on("HEXPIRE k 100", 0..FIELDS);
         let (mut session, mut at, mut turns) = (Session::new(), 0, 0);
-        // Until some of them have their time: the key is held behind two turns.
+        // Until some fields have their expiry: in the fourth turn under the hold.
         while turns < 4 {
             let (_, reply, consumed) = bench.call(&mut session, &input[at..]);
             assert_eq!(reply, b"");
@@ -525,8 +533,8 @@ fn fields_that_find_no_memory_are_answered_so() {
             assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
         }
         drop(batch);
-        // What has come is found with the next look. What does not come is looked for as often as by any write, 24 times, and not
-        // once more by the steps behind.
+        // Memory that has come is found at the next look. If none comes, the command looks 24 times, as any
+        // write does, and its later steps do not look again.
         assert_eq!(waits, if comes { 9 } else { 24 });
         session = Session::new();
         let there: usize = said(&mut bench, "HLEN k")[1..].trim_end().parse().expect("a number");
@@ -536,7 +544,8 @@ fn fields_that_find_no_memory_are_answered_so() {
     }
 }
 
-/// Where memory ends amid a step those that are gone by then have their values for answers. The others say why not, and stay.
+/// If memory ends within a step, the fields that are gone by then are replied with their values. The others
+/// are replied with an error, and stay.
 #[test]
 fn fields_that_are_gone_when_memory_ends_are_replied() {
     const FIELDS: usize = 40_000;
@@ -544,7 +553,7 @@ fn fields_that_are_gone_when_memory_ends_are_replied() {
     for head in ["HGETDEL hash", "HGETEX hash PXAT 1"] {
         let (mut bench, mut stuck) = full_beside(FIELDS);
         let batch = stuck.enter(START);
-        // From all parts of the tree.
+        // Fields from all parts of the tree.
         let names: Vec<String> = (0..NAMED).map(|n| format!("m{:05}", 20 * n)).collect();
         let named = format!("FIELDS {NAMED} {}", names.join(" "));
         let (_, reply, _) = bench.call(&mut Session::new(), &of(&format!("{head} {named}")));
@@ -564,12 +573,12 @@ fn fields_that_are_gone_when_memory_ends_are_replied() {
     }
 }
 
-/// Where memory ends amid a step of SPOP its reply has those that are gone, and no other is.
+/// If memory ends within a step of SPOP, its reply has the members that are gone, and no other is gone.
 #[test]
 fn members_that_are_gone_when_memory_ends_are_replied() {
     const MEMBERS: usize = 40_000;
     let (mut bench, mut stuck) = full_beside(MEMBERS);
-    // Its key is held by then: that waits for the other worker.
+    // The key is held before the other worker begins a batch: a hold waits for batches of other workers.
     let mut session = written(&mut bench, &of("SPOP set 20000"));
     let batch = stuck.enter(START);
     let reply = String::from_utf8(bench.turns(&mut session, b"").0).expect("text");
@@ -580,7 +589,7 @@ fn members_that_are_gone_when_memory_ends_are_replied() {
     drop(batch);
 }
 
-/// What only replies values looks for no memory before its key is held.
+/// A command that only replies values looks for no memory before its key is held.
 #[test]
 fn values_are_replied_while_memory_is_on_its_way() {
     for (head, waits) in [("HGETEX k", false), ("HGETEX k EX 100", true), ("HEXPIRE k 100", true)] {
@@ -600,7 +609,8 @@ fn values_are_replied_while_memory_is_on_its_way() {
     }
 }
 
-/// A key that expires amid it has gone behind the fields that were answered by then, which is an event of its own.
+/// A key that expires during the command is gone after the fields that were replied by then. Its expiry is an
+/// event of its own.
 #[test]
 fn fields_whose_key_goes_amid_it_are_answered_as_absent() {
     let mut bench = bench();
@@ -634,14 +644,14 @@ fn a_client_that_goes_has_something_done_with_all_of_its_fields_or_none() {
     assert_eq!(said(&mut bench, &kill), ":1\r\n");
     ended(&mut bench, &mut session);
     assert_eq!(said(&mut bench, "HLEN k"), ":7\r\n");
-    // One whose key is not held yet.
+    // The key is not held yet when the client goes.
     let held = bench.worker.store().held_bytes();
     let mut session = Session::new();
     assert_eq!(bench.call(&mut session, &on("HEXPIRE k 100", 0..MANY + 7)).0, Next::Yield);
     drop(session);
     assert_eq!(bench.worker.store().held_bytes(), held);
     assert_eq!(said(&mut bench, "HTTL k FIELDS 1 m4000"), "*1\r\n:-1\r\n");
-    // One whose rules change before the first of them is taken out.
+    // The user's rules change before the first field is taken out.
     let (mut bench, mut admin, mut user) = with_user("~* +@all");
     fill(&mut bench, 0..MANY);
     let reply = refused_amid(&mut bench, &mut admin, &mut user, &on("HGETDEL k", 0..MANY));
@@ -679,7 +689,7 @@ fn events_and_watchers_lines_of_many_fields_are_told_once() {
     }
 }
 
-/// What comes behind such a command in a pipeline is answered behind it.
+/// Commands behind such a command in a pipeline are answered after it.
 #[test]
 fn answers_of_many_fields_come_in_the_order_of_their_commands() {
     let mut bench = bench();
@@ -690,7 +700,7 @@ fn answers_of_many_fields_come_in_the_order_of_their_commands() {
     assert!(reply == format!("$-1\r\n*{MANY}\r\n{values}:0\r\n$-1\r\n"), "{reply:.40}");
 }
 
-/// Where databases are swapped before its key is held, it is done with the key that its name means then.
+/// If databases are swapped before its key is held, the command works on the key that its name means then.
 #[test]
 fn fields_are_of_the_database_that_has_its_number_when_their_key_is_held() {
     let mut bench = bench();

@@ -1,4 +1,4 @@
-//! Which keys are asked for most: shares by known streams, through sessions of both protocols.
+//! Which keys are requested most: their shares in known streams, through sessions of both protocols.
 
 use crate::{Bench, bench};
 use larder_commands::{HotKeys, PrefixShares, Session, Settings};
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// Numbers of keys, the nth as often as a part of 1/n^skew.
+/// Draws numbers of keys, the nth with a weight of 1/n^skew.
 struct Zipf {
     sums: Vec<f64>,
 }
@@ -55,7 +55,7 @@ impl Sampled {
         Sampled { bench, now: 0 }
     }
 
-    /// Asks for keys, so many in a tenth of a second, then has samples counted.
+    /// Sends these requests in a tenth of a second, then has the samples counted.
     fn tick(&mut self, session: &mut Session, input: &[u8]) {
         self.bench.run(session, input, 64 << 10);
         self.now += 100;
@@ -74,7 +74,7 @@ impl Sampled {
     }
 }
 
-/// How a key is asked for.
+/// Writes a request for a key.
 type Ask = fn(&str) -> String;
 
 fn get(key: &str) -> String {
@@ -110,7 +110,7 @@ fn resp_hash(key: &str) -> String {
 #[test]
 fn every_key_of_a_hundredth_is_listed_and_its_share_within_its_error() {
     let streams: [(&str, f64, usize, usize, Ask); 9] = [
-        // Name, skew, keys, keys in a tenth of a second, and how.
+        // Name, skew, number of keys, requests in a tenth of a second, and the command.
         ("few, each counted", 1.0, 100, 20, get),
         ("a pipeline of gets", 0.99, 20_000, 10_000, get),
         ("gets of a flat stream", 0.8, 20_000, 10_000, get),
@@ -150,7 +150,7 @@ fn every_key_of_a_hundredth_is_listed_and_its_share_within_its_error() {
                 listed += 1;
                 let off = (found.share - share).abs();
                 inside += usize::from(off <= found.error);
-                // A key of a hundredth has 300 samples of ten seconds at the least.
+                // A key with a hundredth of the requests has 300 samples in ten seconds, at least.
                 assert!(off <= 0.35 * share, "{name}: {} is not {share}", found.share);
                 let rate = share * all / 10.0;
                 assert!((found.per_second / rate - 1.0).abs() < 0.4, "{name}: {}", found.per_second);
@@ -162,7 +162,7 @@ fn every_key_of_a_hundredth_is_listed_and_its_share_within_its_error() {
         }
     }
     assert!(listed > 50, "{listed}");
-    // One of a hundred is outside by chance.
+    // By chance, one share in a hundred is off by more than its error.
     assert!(inside * 100 >= listed * 90, "{inside} of {listed} are within their errors");
 }
 
@@ -276,7 +276,7 @@ fn a_key_that_was_hot_is_forgotten_and_memory_is_given_back() {
     }
     let hot = sampled.hot(9);
     assert_eq!(hot.rows.iter().map(|key| &key.key[..]).collect::<Vec<_>>(), [b"since"]);
-    // And after a long time without anything, at once.
+    // After a long time without requests it is forgotten at once.
     sampled.now += 60_000;
     sampled.tick(&mut session, get("later").as_bytes());
     assert_eq!(sampled.hot(9).rows.iter().map(|key| &key.key[..]).collect::<Vec<_>>(), [b"later"]);
@@ -289,7 +289,8 @@ fn a_key_that_was_hot_is_forgotten_and_memory_is_given_back() {
     assert_eq!(store.ledger().aside, 0, "{:?}", store.ledger());
 }
 
-/// The HTTP thread looks for them every five seconds, and clients ask: items give way once to what that takes.
+/// The HTTP thread looks for hot keys every five seconds, and clients ask for them: no look takes memory of
+/// its own.
 #[test]
 fn looking_for_hot_keys_takes_no_memory_for_a_moment() {
     let mut sampled = Sampled::new();
@@ -327,7 +328,7 @@ fn a_session_tells_what_keys_take_and_ends_in_time() {
     bench.host.look_us.store(0, Relaxed);
     let told = ask(&mut bench, &["HOTKEYS", "GET"]);
     assert!(told.starts_with("*1\r\n*24\r\n$15\r\ntracking-active\r\n:1\r\n"), "{told}");
-    // *3│$3│SET│$5│large│$100│… and +OK; *2│$3│GET│$9│product:1 and a null.
+    // Bytes of *3│$3│SET│$5│large│$100│… and +OK; of *2│$3│GET│$9│product:1 and a null.
     let net = "$12\r\nby-net-bytes\r\n*4\r\n$5\r\nlarge\r\n:13700\r\n$9\r\nproduct:1\r\n:3300\r\n";
     assert!(told.ends_with(net), "{told}");
     bench.host.clock_us.fetch_add(2_000_000, Relaxed);
@@ -353,16 +354,16 @@ fn a_multiget_of_many_keys_is_sampled_within_bounds() {
     let mut words = vec!["MGET"];
     words.extend(keys.iter().map(|key| &key[..]));
     sampled.tick(&mut session, resp(&words).as_bytes());
-    // Some are counted at a time.
+    // One tick counts only some of the samples.
     sampled.tick(&mut session, b"");
     let hot = sampled.hot(9);
     assert!(hot.rows.is_empty(), "none is hot: {hot:?}");
     assert!(hot.samples < 1400, "{hot:?}");
-    // Each server samples otherwise: of a million, none is outside.
+    // Each server draws its own samples: in less than one of a million is the estimate outside.
     assert!((12_000..33_000).contains(&hot.all), "{hot:?}");
 }
 
-/// It is refused before it asks for any of them.
+/// The command is refused before it looks up any key.
 #[test]
 fn keys_of_a_command_that_has_too_many_are_not_sampled() {
     let mut sampled = Sampled::new();
@@ -382,7 +383,7 @@ fn keys_of_a_command_that_has_too_many_are_not_sampled() {
 
 #[test]
 fn what_prefixes_take_is_within_its_errors() {
-    // Name, part of the requests, of the reads those that find something, and bytes of values.
+    // Prefix, its part of the requests, the part of its reads that hit, and bytes of a value.
     let kinds =
         [("user:", 0.6, 0.9, 40), ("page/", 0.25, 0.5, 900), ("s_", 0.1, 0.0, 10), ("plain", 0.05, 1.0, 5)];
     let (mut sampled, mut random) = (Sampled::new(), Random(3));
@@ -394,7 +395,7 @@ fn what_prefixes_take_is_within_its_errors() {
         }
     }
     sampled.tick(&mut session, stores.as_bytes());
-    // Until these are forgotten.
+    // Until the sets are forgotten.
     sampled.now += 60_000;
     let (mut counts, mut hits, mut replied) = ([0u64; 4], [0u64; 4], [0u64; 4]);
     let mut all = 0u64;
@@ -414,7 +415,7 @@ fn what_prefixes_take_is_within_its_errors() {
             let key = format!("{prefix}{}", if found { "77" } else { "no" });
             counts[kind] += 1;
             hits[kind] += u64::from(found);
-            // get k│END, or VALUE k 0 n│…│END.
+            // About the bytes of get k│ and END│; a hit adds VALUE k 0 n│…│.
             replied[kind] +=
                 key.len() as u64 + 11 + if found { key.len() as u64 + bytes as u64 + 17 } else { 0 };
             all += 1;
@@ -429,7 +430,8 @@ fn what_prefixes_take_is_within_its_errors() {
         let named = (*name != "plain").then_some(name.as_bytes());
         let row = told.rows.iter().find(|row| row.prefix.as_deref() == named).expect("it is listed");
         let share = counts[kind] as f64 / all as f64;
-        // One of these figures is beyond its error now and then, by chance; twice as far none is.
+        // By chance, a figure is off by more than its error now and then, but by no more than twice its
+        // error.
         let off = (row.share - share).abs();
         assert!(off <= 2.0 * row.error && row.error < 0.05, "{name}: {share}: {row:?}");
         let ratio = hits[kind] as f64 / counts[kind] as f64;
@@ -438,7 +440,8 @@ fn what_prefixes_take_is_within_its_errors() {
             (told - ratio).abs() <= 2.0 * row.hit_ratio_error && row.hit_ratio_error < 0.25,
             "{name}: {ratio}: {row:?}"
         );
-        // What is shown is of ten seconds, as all of it was; the bytes of requests and replies are about.
+        // The figures are of ten seconds, the time of all requests. The bytes of requests and replies are
+        // estimates.
         let bytes = replied[kind] as f64 / 10.0;
         let off = (row.bytes_per_second - bytes).abs();
         assert!(
@@ -505,7 +508,7 @@ fn many_prefixes_take_no_more_memory_than_is_said_and_those_of_much_are_told() {
     for tick in 0..60 {
         let mut input = String::new();
         for _ in 0..2_000 {
-            // A tenth of them has one prefix, the others each their own, of many bytes.
+            // A tenth of the keys has one prefix. Each other key has a long prefix of its own.
             let key =
                 if random.uniform() < 0.1 { "one:x".to_owned() } else { format!("{:0200}:x", random.next()) };
             input.push_str(&get(&key));
@@ -515,14 +518,14 @@ fn many_prefixes_take_no_more_memory_than_is_said_and_those_of_much_are_told() {
             let told = sampled.prefixes();
             let names: Vec<_> = told.rows.iter().map(|row| row.prefix.as_deref()).collect();
             assert_eq!(names.first(), Some(&Some(&b"one:"[..])), "at {tick}: {names:?}");
-            // All of these looks are at nearly the same samples: an error of two and a half standard errors is passed by
-            // chance, twice as much is not.
+            // These looks see nearly the same samples. The error is two and a half standard errors: chance
+            // exceeds it, but not twice as much.
             let row = &told.rows[0];
             assert!((row.share - 0.1).abs() <= 2.0 * row.error, "{row:?}");
         }
     }
-    // Of three tables each has 128 prefixes at `-m 64`, with 128 bytes and the prefix; and as many keys. To look through those
-    // takes 240 bytes an entry.
+    // Each of three tables has 128 prefixes at `-m 64`, each of 128 bytes and the prefix, and as many keys. A
+    // look through the tables takes 240 bytes an entry.
     let store = sampled.bench.worker.store();
     let (aside, ring) = (store.ledger().aside, 64 << 10);
     assert!(aside < ring + 3 * 256 * (128 + 250 + 240) + (200 << 10), "{aside}");
@@ -535,7 +538,7 @@ fn many_prefixes_take_no_more_memory_than_is_said_and_those_of_much_are_told() {
 }
 
 impl Sampled {
-    /// Has some items looked at, so often.
+    /// Samples items so many times, every 100 ms.
     fn sample_items(&mut self, times: usize) {
         for _ in 0..times {
             self.now += 100;
@@ -551,7 +554,7 @@ fn what_is_there_is_told_by_time_within_its_errors() {
     let mut sampled = Sampled::new();
     let mut session = Session::new();
     assert!(sampled.bench.shared.ages().is_none(), "nothing was looked at");
-    // Seconds to live, how many, and bytes of a value; those of ten minutes and those without an expiry are read a day later.
+    // Seconds to live (0: no expiry), number of items, and bytes of a value.
     let kinds =
         [(5, 2_000, 10), (300, 4_000, 200), (100_000, 3_000, 50), (200_000, 1_000, 2_000), (0, 10_000, 20)];
     for (kind, (seconds, count, bytes)) in kinds.iter().enumerate() {
@@ -560,7 +563,7 @@ fn what_is_there_is_told_by_time_within_its_errors() {
             (0..*count).map(|n| format!("set {kind}-{n} 0 {seconds} {bytes}\r\n{value}\r\n")).collect();
         sampled.bench.run(&mut session, sets.as_bytes(), 64 << 10);
     }
-    // Header, key, value and what goes with them, of each.
+    // Bytes of a kind's items, with header, key, value and expiry.
     let bytes_of = |sampled: &mut Sampled, kind: usize| {
         let all = sampled.bench.worker.store().totals().item_bytes as f64;
         let own = kinds.map(|(seconds, count, bytes)| {
@@ -579,7 +582,7 @@ fn what_is_there_is_told_by_time_within_its_errors() {
         if within == "more" {
             share += bytes_of(&mut sampled, 3) / all;
         }
-        // What headers take is about.
+        // The headers' bytes are an estimate.
         let off = (part.share - share).abs();
         assert!(off <= part.error + 0.03 && part.error < 0.08, "{within}: {share}: {part:?}");
     }
@@ -589,7 +592,7 @@ fn what_is_there_is_told_by_time_within_its_errors() {
     }
     assert!((ages.left.iter().map(|part| part.share).sum::<f64>() - 1.0).abs() < 1e-9);
     assert!((ages.idle[0].share, ages.unread.share) == (1.0, 1.0), "{ages:?}");
-    // A minute later: some have expired, and others were read.
+    // 50 seconds later some items have expired, and others were read.
     sampled.bench.system += 50_000;
     let gets: String = (0..10_000).map(|n| format!("get 4-{n}\r\n")).collect();
     sampled.bench.run(&mut session, gets.as_bytes(), 64 << 10);
@@ -647,7 +650,7 @@ fn what_prefixes_take_of_the_memory_is_told_and_those_that_nobody_asks_for_too()
     for (name, count, value) in [("asked:", 6_000, 40), ("idle/", 3_000, 900)] {
         let (share, error) = of(name).memory.expect("it stands out");
         let expected = bytes(name, count, value) / all;
-        // What headers take is about.
+        // The headers' bytes are an estimate.
         assert!(
             (share - expected).abs() <= error + 0.02 && error < 0.1,
             "{name}: {expected}: {share} ± {error}"
@@ -662,7 +665,7 @@ fn what_prefixes_take_of_the_memory_is_told_and_those_that_nobody_asks_for_too()
         stats.contains("STAT 2:prefix idle%2F\r\n") && stats.contains("STAT 2:memory_share 0."),
         "{stats}"
     );
-    // What is gone is not there.
+    // Items that are gone have no share.
     sampled.bench.ask("flush_all\r\n");
     for _ in 0..40 {
         sampled.sample_items(100);
@@ -676,14 +679,15 @@ fn what_prefixes_take_of_the_memory_is_told_and_those_that_nobody_asks_for_too()
     assert_eq!(sampled.bench.worker.store().ledger().aside, 0);
 }
 
-/// A round of traffic, by either protocol: small replies, and every so often one of 200 KiB. What the doctor says then.
+/// The doctor's findings after traffic of both protocols. `small`, `large`: replies in a tick of
+/// `small_bytes` and of 200 KiB.
 fn doctor_of(small: usize, small_bytes: usize, large: usize) -> String {
     let mut sampled = Sampled::new();
     let (mut text, mut redis) = (Session::new(), Session::new());
     let set = |key: &str, bytes: usize| format!("set {key} 0 0 {bytes}\r\n{}\r\n", "v".repeat(bytes));
     let sets = set("small", small_bytes) + &set("large", 200 << 10);
     sampled.bench.run(&mut text, sets.as_bytes(), 1 << 20);
-    // Not of these.
+    // The sets are no part of that traffic.
     sampled.tick(&mut text, b"");
     sampled.now += 60_000;
     for tick in 0..60 {
@@ -695,11 +699,11 @@ fn doctor_of(small: usize, small_bytes: usize, large: usize) -> String {
 
 #[test]
 fn large_replies_are_found_where_they_are_much_of_what_is_sent() {
-    // 400 KiB of 800 a tick, 4 MiB a second.
+    // 400 of 800 KiB a tick are large replies: 4 MiB a second.
     let found = doctor_of(400, 1000, 2);
     assert!(found.contains("STAT large-values:evidence ") && found.contains(" above 100 KiB\r\n"), "{found}");
-    // Many, and much of each: 200 KiB of 2 MiB.
+    // Many replies, of which the large one is 200 KiB of 2 MiB: too small a part.
     assert!(!doctor_of(1000, 2000, 1).contains("large-values"));
-    // Of a few kilobytes a second.
+    // Some ten kilobytes a second, without a large reply.
     assert!(!doctor_of(10, 100, 0).contains("large-values"));
 }
