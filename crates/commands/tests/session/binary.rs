@@ -6,7 +6,7 @@ use crate::{Bench, START};
 
 const OPAQUE: [u8; 4] = *b"opaq";
 
-/// A frame with a token.
+/// A request with a CAS token.
 pub fn frame_cas(code: u8, extras: &[u8], key: &[u8], value: &[u8], cas: u64) -> Vec<u8> {
     let body_bytes = (extras.len() + key.len() + value.len()) as u32;
     let mut frame = vec![0x80, code];
@@ -37,7 +37,7 @@ pub fn number(code: u8, key: &str, delta: u64, initial: u64, exptime: u32) -> Ve
 
 pub const NOOP: u8 = 0x0a;
 
-/// A reply, its opaque checked.
+/// A reply; its opaque was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub code: u8,
@@ -71,7 +71,8 @@ pub fn replies(mut bytes: &[u8]) -> Vec<Reply> {
     all
 }
 
-/// `code status [extras] [key] text` of each reply, with a `*` behind those that have a token; `closed` at the end.
+/// Each reply as `code status [extras] [key] text`, with a `*` if it has a CAS token. Last comes `closed` if
+/// the connection closes.
 pub fn told(bench: &mut Bench, session: &mut Session, input: &[u8]) -> Vec<String> {
     let (bytes, closed) = bench.run(session, input, usize::MAX);
     let mut told = lines(&bytes);
@@ -79,7 +80,7 @@ pub fn told(bench: &mut Bench, session: &mut Session, input: &[u8]) -> Vec<Strin
     told
 }
 
-/// The same of bytes.
+/// The same for the bytes of replies.
 pub fn lines(bytes: &[u8]) -> Vec<String> {
     replies(bytes)
         .into_iter()
@@ -124,7 +125,7 @@ fn values_come_back_with_flags_and_tokens() {
         &[&get(0x00, "no"), &get(0x09, "no"), &get(0x0c, "no"), &get(0x0d, "no"), &noop],
         &["00 1 Not found", "0c 1 no", "0a 0"],
     );
-    // The same items as the text's.
+    // The text protocol has the same items.
     assert_eq!(bench.ask("get k\r\n"), "VALUE k 7 5\r\nvalue\r\nEND\r\n");
     bench.ask("set t 9 0 0\r\n\r\n");
     talk(&mut bench, &[&get(0x00, "t")], &["00 0 9*"]);
@@ -227,7 +228,7 @@ fn numbers_are_made_where_they_may_be() {
     );
     let by = [&1u64.to_be_bytes()[..], &[0; 12]].concat();
     talk(&mut bench, &[&frame_cas(0x05, &by, b"m", b"", 1)], &["05 2 Data exists for key."]);
-    // A collection is no number, and is not written over.
+    // A collection is no number, and is not overwritten.
     bench.ask("*3\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$1\r\nx\r\n");
     talk(&mut bench, &[&number(0x05, "l", 1, 0, 0), &get(0x00, "l")], &["05 1 Not found", "00 1 Not found"]);
     assert_eq!(bench.ask("*2\r\n$4\r\nTYPE\r\n$1\r\nl\r\n"), "+list\r\n");
@@ -262,7 +263,7 @@ fn exptimes_are_set_told_and_kept() {
         &["1d 0 3 v*", "23 0 3 k v*", "1e 0 3 v*", "24 0 3 k v*", "1d 1 Not found", "23 1 no"],
     );
     assert_eq!(bench.ask("mg k t\r\n"), "HD t-1\r\n");
-    // Far ahead is no sign.
+    // A time far ahead is not negative.
     talk(
         &mut bench,
         &[&frame(0x1c, &seconds(u32::MAX), "k", b""), &get(0x00, "k")],
@@ -306,7 +307,7 @@ fn what_names_no_item_is_answered() {
     talk(&mut bench, &[&get(0x17, ""), &get(NOOP, "")], &["closed"]);
     let mut kept = Bench::new(Settings { flush: false, ..Settings::default() });
     talk(&mut kept, &[&get(0x08, ""), &get(0x18, "")], &["08 32 Auth failure.", "18 32 Auth failure."]);
-    // Clients need not log in.
+    // Clients need not log in, so the commands of SASL are unknown.
     let plain = frame(0x21, b"", "PLAIN", b"\0u\0p");
     talk(
         &mut bench,
@@ -325,7 +326,7 @@ fn figures_come_as_a_frame_each_and_an_empty_one() {
         all
     };
     let is_end = |reply: &Reply| reply.status == 0 && reply.key.is_empty() && reply.value.is_empty();
-    // The names are the text's.
+    // The names are those of the text protocol.
     let groups = " settings items slabs sizes conns memory types doctor forecast latency";
     for group in groups.split(' ') {
         let text = bench.ask(&format!("stats {group}\r\n"));
@@ -388,7 +389,7 @@ fn a_bad_frame_loses_no_step_or_ends_the_connection() {
     let mut huge = set(0x01, "k", b"");
     huge[8] = 0x80;
     talk(&mut bench, &[&huge], &["01 4 Invalid arguments", "closed"]);
-    // Text behind frames, and a reply's first byte in front of them.
+    // Text behind frames closes the connection. A first byte that begins no frame is text.
     talk(&mut bench, &[&noop, b"get a\r\n"], &["0a 0", "closed"]);
     assert_eq!(bench.ask("\u{81}\r\n"), "ERROR\r\n");
 }
@@ -550,13 +551,13 @@ fn a_client_that_is_asked_says_who_it_is_by_sasl() {
         &[&get(0x20, ""), &get(0x0b, ""), &plain(b"\0app\0secret"), &noop, &set(0x01, "k", b"v")],
         &["20 0 PLAIN", &version, "21 0 Authenticated", "0a 0", "01 0*"],
     );
-    // The value with a step.
+    // The password comes in a second frame.
     talk(
         &mut bench,
         &[&plain(b""), &frame(0x22, b"", "PLAIN", b"app\0app\0secret"), &noop],
         &["21 33", "22 0 Authenticated", "0a 0"],
     );
-    // What fails leaves what was said before.
+    // A login that fails leaves the former one in force.
     talk(
         &mut bench,
         &[&plain(b"\0app\0secret"), &plain(b"\0app\0wrong"), &noop],
@@ -598,7 +599,7 @@ fn a_client_that_has_not_said_who_it_is_is_closed_with_the_first_frame_that_asks
         get(0x00, "k"),
         set(0x01, "k", b"v"),
         set(0x01, "k", &[b'v'; 50_000])[..60].to_vec(),
-        // Its header is enough, however much of the rest is missing.
+        // The header is enough for the refusal, however much of the rest is missing.
         get(0x00, &"k".repeat(250))[..24].to_vec(),
         set(0x01, "k", b"v")[..24].to_vec(),
         get(0x10, ""),
@@ -612,7 +613,7 @@ fn a_client_that_has_not_said_who_it_is_is_closed_with_the_first_frame_that_asks
     short[11] = 1;
     talk(&mut bench, &[&short], &["00 129 Unknown command", "closed"]);
     assert_eq!(bench.ask("get k\r\n"), "CLIENT_ERROR unauthenticated\r\n");
-    // Where text need not, frames need not; they may.
+    // If text clients need not log in, clients of the binary protocol need not either, but may.
     let mut open = guarded(false);
     talk(&mut open, &[&noop, &plain(b"\0app\0secret"), &noop], &["0a 0", "21 0 Authenticated", "0a 0"]);
 }

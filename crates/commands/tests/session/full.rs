@@ -1,4 +1,4 @@
-//! Collections in a full store: what may be done there is done, and what is replied takes the room that it needs.
+//! Collections in a full store: what needs no room is done, and replies claim the room that they need.
 
 use crate::slices::set;
 use crate::survey::command;
@@ -12,10 +12,10 @@ use std::time::Duration;
 /// Fields of the hash that is read in EXEC.
 const FIELDS: usize = 8_000;
 
-/// Strings of 1000 bytes for each MiB: more than there is room for.
+/// Strings of 1000 bytes for each MiB: more than fit.
 const FILLING: u32 = 1_250;
 
-/// A hash of many fields, and a collection of each type.
+/// Makes a hash of many fields, and a smaller collection of each type.
 fn make(guard: &mut Guard<'_>) {
     let names: Vec<String> = (0..FIELDS).map(|n| format!("f{n}")).collect();
     let names = |some: usize| names[..some].iter().map(String::as_bytes);
@@ -33,7 +33,8 @@ fn make(guard: &mut Guard<'_>) {
     guard.list_push(&key, End::Back, names(300), false).unwrap();
 }
 
-/// Strings until there is no room for one more, or none but for the price of others.
+/// Stores strings until there is no room for one more; if the store evicts, until some of them must have been
+/// evicted.
 fn fill(guard: &mut Guard<'_>, evict: bool, of_all_lengths: bool) {
     let lengths: Vec<usize> =
         if of_all_lengths { (8..16_300).rev().step_by(8).collect() } else { vec![1_000] };
@@ -56,13 +57,13 @@ fn full(evict: bool, of_all_lengths: bool) -> Bench {
     full_of(16 << 20, evict, of_all_lengths)
 }
 
-/// The same of a store of so many bytes.
+/// The same with a store of so many bytes.
 fn full_of(memory_bytes: u64, evict: bool, of_all_lengths: bool) -> Bench {
     let config = Config { memory_bytes, workers_max: 1, evict, ..Config::default() };
     let store = Store::new(config).unwrap();
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(START);
-    // What is evicted is what was there before.
+    // With eviction the strings come first, so that they are evicted and no collection is.
     if evict {
         fill(&mut guard, evict, of_all_lengths);
     }
@@ -76,7 +77,7 @@ fn full_of(memory_bytes: u64, evict: bool, of_all_lengths: bool) -> Bench {
 }
 
 impl Bench {
-    /// What commands say, into an output that is charged as a worker's is.
+    /// The replies to a command, in an output that is charged as a worker's is.
     fn says_charged(&mut self, session: &mut Session, words: &str) -> String {
         let words: Vec<&str> = words.split(' ').collect();
         let input = command(&words);
@@ -99,7 +100,7 @@ impl Bench {
             match progress.next {
                 Next::Receive => return String::from_utf8_lossy(&said).into_owned(),
                 Next::Flush | Next::Yield | Next::Sleep(_) => {}
-                // Another has held keys a moment ago.
+                // Keys were held shortly before: time passes.
                 Next::Await(Some(ms)) => self.system += ms,
                 Next::Close | Next::Await(None) => panic!("{:?}", progress.next),
             }
@@ -109,7 +110,8 @@ impl Bench {
 
 pub(crate) const NO_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
 
-/// A full store that evicts, and a worker for which others wait; another worker may hold memory back.
+/// A full store that evicts, and its worker, which does not wait for memory within a request. The other
+/// worker may hold memory back.
 pub(crate) fn pressed() -> (Bench, Worker) {
     let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
     let (mut worker, other) = (store.worker().unwrap(), store.worker().unwrap());
@@ -119,7 +121,7 @@ pub(crate) fn pressed() -> (Bench, Worker) {
     (Bench::over(worker, Settings::default()), other)
 }
 
-/// Memory is on its way: a request waits for it, however often it is looked at, and others are served.
+/// Memory is on its way: the request waits for it at each call, and other clients are served.
 pub(crate) fn waits_for_memory(bench: &mut Bench, session: &mut Session, input: &[u8]) {
     for _ in 0..9 {
         let (next, said, consumed) = bench.call(session, input);
@@ -129,7 +131,7 @@ pub(crate) fn waits_for_memory(bench: &mut Bench, session: &mut Session, input: 
     }
 }
 
-/// What a request is answered when it waits no more.
+/// The reply to a request, once it no longer waits.
 pub(crate) fn until_answered(bench: &mut Bench, session: &mut Session, input: &[u8]) -> String {
     loop {
         let (next, said, _) = bench.call(session, input);
@@ -139,8 +141,8 @@ pub(crate) fn until_answered(bench: &mut Bench, session: &mut Session, input: &[
     }
 }
 
-/// A store that evicts nothing and is full to the last chunk, with a hash of many fields, whose values are their names, and a
-/// set of as many members. A batch of the other worker holds back what removals give back.
+/// A store that evicts nothing and is full to the last chunk, with a hash whose fields are their values, and
+/// a set of as many members. A batch of the other worker holds back the memory that removals free.
 pub(crate) fn full_beside(elements: usize) -> (Bench, Worker) {
     let config = Config { memory_bytes: 16 << 20, workers_max: 2, evict: false, ..Config::default() };
     let store = Store::new(config).unwrap();
@@ -160,8 +162,8 @@ pub(crate) fn full_beside(elements: usize) -> (Bench, Worker) {
     (Bench::over(worker, Settings::default()), other)
 }
 
-/// Requests that are each looked at alone, since keyspace events are published: for memory that is on its way the worker does not
-/// sleep either.
+/// The worker looks at each request alone, since keyspace events are published. It does not sleep for memory
+/// that is on its way here either.
 #[test]
 fn a_write_that_is_told_is_asked_again_while_others_are_served() {
     const SETS: usize = 3_000;
@@ -185,7 +187,7 @@ fn a_write_that_is_told_is_asked_again_while_others_are_served() {
             (next, _) => panic!("there was memory: {next:?}"),
         }
     };
-    // Another connection, and the same again: nothing was done of its request.
+    // Another client is served, and the request is tried again: none of it was done before.
     for _ in 0..9 {
         assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
         let (next, replies) = go_on(&mut bench);
@@ -196,7 +198,7 @@ fn a_write_that_is_told_is_asked_again_while_others_are_served() {
     assert_eq!(String::from_utf8(said).unwrap(), "+OK\r\n".repeat(SETS));
 }
 
-/// Where requests are sampled it is counted once.
+/// A sampled request that is tried again is counted once.
 #[test]
 fn a_write_that_is_asked_again_is_sampled_when_it_is_done() {
     let (mut bench, mut stuck) = pressed();
@@ -233,9 +235,9 @@ fn a_write_that_is_asked_again_is_sampled_when_it_is_done() {
     assert_eq!(asked_for(&bench, 20), 1);
 }
 
-/// So does a command in steps: each step is made once more as often as a write is asked again, however often those before it
-/// were, and what they have written is counted once. A command that holds its key meanwhile gives it up, and is answered all the
-/// same.
+/// A command in steps waits, too. Each step is tried as often as a write, however often earlier steps were
+/// tried, and what they have written is counted once. If other clients wait too long for its key, the command
+/// gives up the hold, and completes all the same.
 #[test]
 fn a_step_is_made_once_more_while_others_are_served() {
     const MEMBERS: usize = 16_000;
@@ -256,11 +258,11 @@ fn a_step_is_made_once_more_while_others_are_served() {
             (next, session.holds())
         };
         let (mut next, mut holds, mut waits) = (Next::Yield, true, 0);
-        // What waits until others know that its key is held waits for the other worker.
+        // Before its hold is in force, the command waits for the other worker.
         while !go_on(&mut bench).1 {}
         go_on(&mut bench);
         while next != Next::Receive {
-            // Of 24 looks, so that those of two steps would be too many for one.
+            // 14 of 24 looks: those of two steps would be too many for one.
             let (batch, mut looks) = (stuck.enter(START), 0);
             while next != Next::Receive && looks < 14 {
                 (next, holds) = go_on(&mut bench);
@@ -269,14 +271,14 @@ fn a_step_is_made_once_more_while_others_are_served() {
             }
             drop(batch);
             waits += usize::from(looks == 14);
-            // Others wait for its key for 2 s in all, and no longer.
+            // Other clients wait for its key for 2 s in all, and no longer.
             assert!(!holds || waits < 15, "{waits} waits");
             while matches!(next, Next::Sleep(_)) {
                 next = go_on(&mut bench).0;
             }
         }
         assert_eq!(String::from_utf8_lossy(&said), format!(":{MEMBERS}\r\n"), "behind {waits} waits");
-        // The first of them may be what its beginning waits for.
+        // The first wait may be that of the command's beginning.
         if waits >= 3 {
             return;
         }
@@ -284,8 +286,8 @@ fn a_step_is_made_once_more_while_others_are_served() {
     panic!("no command found its memory held back three times");
 }
 
-/// Of a command that is one moment a refusal in its midst leaves nothing where its key was not there before, and what was written
-/// where it was. Until then it waits for memory, and others are served.
+/// A command of one moment that is refused half-way leaves nothing if its key is new, and what it has written
+/// if the key existed. Before that it waits for memory, and other clients are served.
 #[test]
 fn what_is_refused_in_its_midst_leaves_nothing_of_a_key_that_was_not_there() {
     const MEMBERS: usize = 16_000;
@@ -299,7 +301,7 @@ fn what_is_refused_in_its_midst_leaves_nothing_of_a_key_that_was_not_there() {
         let input = command(&words.collect::<Vec<_>>());
         let (mut session, mut at) = (Session::new(), 0);
         let (mut said, mut turns) = (Vec::new(), 0);
-        // Until something of it is written: its key is held behind two turns.
+        // Until some of it is written: in the fourth turn under the hold.
         while turns < 4 {
             let (_, more, consumed) = bench.call(&mut session, &input[at..]);
             (at, turns) = (at + consumed, turns + usize::from(session.holds()));
@@ -318,7 +320,7 @@ fn what_is_refused_in_its_midst_leaves_nothing_of_a_key_that_was_not_there() {
         }
         drop(batch);
         assert_eq!((String::from_utf8_lossy(&said), at), (NO_MEMORY.into(), input.len()));
-        // As often as any write is asked again.
+        // At least as often as any write looks for memory.
         assert!((24..=200).contains(&waits), "{waits} waits");
         let there = String::from_utf8(bench.reply("SCARD set")).unwrap();
         let there: usize = there[1..].trim_end().parse().unwrap();
@@ -327,12 +329,12 @@ fn what_is_refused_in_its_midst_leaves_nothing_of_a_key_that_was_not_there() {
     }
 }
 
-/// Sets keys of this name until there is no memory, and some is on its way.
+/// Sets keys of this name until a write waits for memory that is on its way.
 pub(crate) fn exhaust(bench: &mut Bench, name: &str) {
     exhaust_by(bench, name, 1_000);
 }
 
-/// The same by values of so many bytes.
+/// The same with values of so many bytes.
 pub(crate) fn exhaust_by(bench: &mut Bench, name: &str, value_bytes: usize) {
     let (value, mut session) = ("v".repeat(value_bytes), Session::new());
     for n in 0..3_000 {
@@ -344,7 +346,7 @@ pub(crate) fn exhaust_by(bench: &mut Bench, name: &str, value_bytes: usize) {
     panic!("there was memory");
 }
 
-/// EXEC, and MSET, which cannot be asked again when they have written something, look for memory before.
+/// EXEC and MSET cannot be tried again once they have written something, so they look for memory before.
 #[test]
 fn what_writes_several_keys_is_asked_again_before_it_begins() {
     let (mut bench, mut stuck) = pressed();
@@ -363,7 +365,7 @@ fn what_writes_several_keys_is_asked_again_before_it_begins() {
         let said = until_answered(&mut bench, &mut session, &input);
         assert_eq!(said, expected);
     }
-    // What only looks, or is refused, waits for nothing.
+    // A request that only reads, or is refused, does not wait.
     let batch = stuck.enter(START);
     exhaust(&mut bench, "c");
     assert_eq!(bench.call(&mut Session::new(), &command(&["SORT", "nothing"])).1, b"*0\r\n");
@@ -375,7 +377,7 @@ fn what_writes_several_keys_is_asked_again_before_it_begins() {
     drop(batch);
 }
 
-/// So is an MSET that was gathered, which is not read again.
+/// So does an MSET that was gathered; it is not parsed again.
 #[test]
 fn what_writes_several_keys_and_was_gathered_looks_for_memory_before_it_begins() {
     let (mut bench, mut stuck) = pressed();
@@ -403,7 +405,7 @@ fn what_writes_several_keys_and_was_gathered_looks_for_memory_before_it_begins()
     assert_eq!(String::from_utf8_lossy(&said), "+OK\r\n");
 }
 
-/// In steps it waits before each command, and others are served meanwhile.
+/// EXEC in steps waits before each command, and other clients are served meanwhile.
 #[test]
 fn exec_in_steps_waits_for_memory_between_its_commands() {
     const COMMANDS: usize = 2_300;
@@ -435,7 +437,7 @@ fn exec_in_steps_waits_for_memory_between_its_commands() {
     said.extend(bench.turns(&mut session, b"").0);
     let replies = (0..COMMANDS).map(|n| match n % 10 {
         0 => "+OK\r\n".to_owned(),
-        // Of those before each tenth is none.
+        // Every tenth command is no INCR.
         _ => format!(":{}\r\n", n - n / 10),
     });
     let expected = format!("*{COMMANDS}\r\n{}", replies.collect::<String>());
@@ -478,19 +480,19 @@ fn what_takes_something_out_runs_in_a_full_store_that_evicts_nothing() {
     ] {
         assert_eq!(bench.says_charged(&mut session, words), expected, "{words}");
     }
-    // What is popped at random is gone, too.
+    // A member that SPOP replies is gone.
     for _ in 0..50 {
         assert!(bench.says_charged(&mut session, "SPOP s").starts_with('$'));
     }
     assert_eq!(bench.says_charged(&mut session, "SCARD s"), count(247));
-    // In EXEC as well, with what is read there.
+    // The same in EXEC, with a read of the set.
     for words in ["MULTI", "SREM s f200 f201 f202 f203 f204", "LPOP l", "SCARD s", "EXEC"] {
         let said = bench.says_charged(&mut session, words);
         assert!(!said.contains("-OOM"), "{words}: {said}");
     }
 }
 
-/// The reply of a hash whose fields are their values.
+/// Bytes of HGETALL's reply for a hash whose fields are their values.
 fn told_bytes() -> usize {
     let each = |n: usize| 2 * (format!("f{n}").len() + 6);
     6 + (0..FIELDS).map(each).sum::<usize>()
@@ -501,7 +503,8 @@ fn what_is_read_in_exec_takes_the_room_that_it_needs() {
     let mut bench = full(false, false);
     let mut session = Session::new();
     let store = std::sync::Arc::clone(bench.worker.store());
-    // Others hold nearly all that connections may: what is replied finds room, what it might be at most would not.
+    // Other connections hold nearly all that connections may. The replies fit in the rest; their upper bounds
+    // do not.
     let taken = (store.held_bytes_max() - store.held_bytes()) as i64 - (400 << 10);
     store.hold(taken);
     for words in ["MULTI", "HGETALL hash", "ZRANGE z 0 -1 WITHSCORES", "SUNION s t", "LRANGE l 0 -1"] {
@@ -514,7 +517,7 @@ fn what_is_read_in_exec_takes_the_room_that_it_needs() {
     store.hold(-taken);
 }
 
-/// What a store has that evicts is all in use: what is replied in EXEC has room made for it before its keys are taken.
+/// In a store that evicts, all memory is in use. Room for EXEC's replies is made before EXEC locks its keys.
 #[test]
 fn what_is_read_in_exec_has_room_made_for_it() {
     let mut bench = full(true, false);
@@ -527,8 +530,8 @@ fn what_is_read_in_exec_has_room_made_for_it() {
     assert!(said.len() > 3 * told_bytes(), "{} bytes", said.len());
 }
 
-/// All of what EXEC replies waits for one client, and may take what connections may hold: a pipeline of a client's library is
-/// one.
+/// All replies of EXEC wait for one client, and may take what connections may hold: some client libraries
+/// send a pipeline as one EXEC.
 #[test]
 fn exec_of_ten_thousand_values_answers_with_all_of_them() {
     let mut bench = full_of(64 << 20, true, false);
@@ -539,7 +542,7 @@ fn exec_of_ten_thousand_values_answers_with_all_of_them() {
     let said = bench.says_charged(&mut session, "EXEC");
     let head = said.find("-OOM").map_or(&said[..0], |at| &said[at..][..80]);
     assert_eq!((said.len(), head), (8 + 10_000 * (7 + 1_024 + 2), ""));
-    // Not more than that.
+    // More than that is refused.
     bench.says_charged(&mut session, "MULTI");
     (0..20_000).for_each(|_| assert_eq!(bench.says_charged(&mut session, "GET k"), "+QUEUED\r\n"));
     let said = bench.says_charged(&mut session, "EXEC");
@@ -548,7 +551,7 @@ fn exec_of_ten_thousand_values_answers_with_all_of_them() {
     assert!(said.len() - said.matches("-OOM").count() * 60 <= most, "{} bytes of {most}", said.len());
 }
 
-/// No item gives way to room that a reply of some thousand bytes does not need.
+/// For a reply of some thousand bytes no item is evicted.
 #[test]
 fn what_tells_a_page_in_exec_empties_nothing() {
     for words in ["INFO", "CONFIG GET maxmemory", "CLIENT ID", "CLIENT SETNAME name", "MEMORY STATS"] {
@@ -558,7 +561,7 @@ fn what_tells_a_page_in_exec_empties_nothing() {
         let before = items(&bench);
         bench.says_charged(&mut session, "MULTI");
         bench.says_charged(&mut session, words);
-        // With some more: the shortest have room in any case.
+        // With 20 commands more: the shortest replies have room in any case.
         (0..20).for_each(|_| drop(bench.says_charged(&mut session, "GET none")));
         let said = bench.says_charged(&mut session, "EXEC");
         assert!(said.starts_with("*21\r\n") && !said.contains("-OOM"), "{said}");
@@ -567,7 +570,7 @@ fn what_tells_a_page_in_exec_empties_nothing() {
     }
 }
 
-/// Words of a command are counted in one pass when EXEC is weighed, however many they are.
+/// EXEC is weighed with one pass through a command's words, however many there are.
 #[test]
 fn a_bitfield_of_many_steps_is_weighed_in_one_pass() {
     let mut bench = bench();
@@ -586,6 +589,6 @@ fn a_bitfield_of_many_steps_is_weighed_in_one_pass() {
 #[test]
 #[ignore = "time: all of it has 10 s"]
 fn a_bitfield_of_many_steps_takes_no_longer_than_one_pass() {
-    // It took a minute, with each word looked for from the first on.
+    // It took a minute when each word was looked for from the first one on.
     at_most(Duration::from_secs(10), || timed(a_bitfield_of_many_steps_is_weighed_in_one_pass));
 }

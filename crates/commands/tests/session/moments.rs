@@ -1,4 +1,5 @@
-//! SADD, HSET, ZADD, LPUSH and their like of many elements, and SPOP: in steps, beside others, and one moment for all of them.
+//! SADD, HSET, ZADD, LPUSH and their like of many elements, and SPOP: they work in steps, beside other
+//! clients, and each is one moment for them.
 
 use crate::pairs::{begun, ended, turn, waits};
 use crate::survey::command;
@@ -9,7 +10,7 @@ use larder_store::Expect;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Elements of a command that is one moment, at most.
+/// The most elements of a command that is one moment.
 pub const HELD_MAX: usize = 64 << 10;
 
 /// A command that writes elements.
@@ -17,11 +18,11 @@ pub const HELD_MAX: usize = 64 << 10;
 struct Kind {
     /// The command with its key, which is `k`.
     head: &'static str,
-    /// An element, with a `#` where its number comes.
+    /// An element, with a `#` for its number.
     each: &'static str,
-    /// What counts them.
+    /// The command that counts them.
     count: &'static str,
-    /// Elements that are one step, at most, if they are short.
+    /// The most short elements that are written in one step.
     few: usize,
 }
 
@@ -35,13 +36,13 @@ const KINDS: [Kind; 6] = [
 ];
 
 impl Kind {
-    /// Puts in the elements of these numbers.
+    /// The command with the elements of these numbers.
     fn put(self, numbers: Range<usize>) -> Vec<u8> {
         let each = numbers.map(|n| format!(" {}", self.each.replace('#', &n.to_string())));
         of(&(self.head.to_owned() + &each.collect::<String>()))
     }
 
-    /// More than are one step.
+    /// More elements than are written in one step.
     fn many(self) -> usize {
         self.few + 1_500
     }
@@ -55,10 +56,10 @@ pub fn said(bench: &mut Bench, words: &str) -> String {
     String::from_utf8(bench.reply(words)).expect("text")
 }
 
-/// Begins a command, and goes on until some of its elements are written, which no other client sees.
+/// Begins a command, and runs turns until some of its elements are written. No other client sees these.
 pub fn written(bench: &mut Bench, input: &[u8]) -> Session {
     let mut session = begun(bench, input);
-    // It finds its key held, and writes.
+    // The command finds that its key is held, and writes.
     for _ in 0..3 {
         assert_eq!(turn(bench, &mut session, b"").1, b"");
     }
@@ -66,8 +67,8 @@ pub fn written(bench: &mut Bench, input: &[u8]) -> Session {
     session
 }
 
-/// Begins a command that waits to hold its key, since `first` holds its own, and a client has waited for that: it asks this.
-/// Databases are swapped meanwhile.
+/// Begins a command that waits to hold its key: `first` holds other keys, and a request for these has waited
+/// (`asks`). While the command waits, the databases are swapped.
 pub fn begun_before_a_swap(bench: &mut Bench, mut first: Session, asks: &str, input: &[u8]) -> Session {
     waits(bench, &mut Session::new(), &of(asks), asks);
     while first.must_end() {
@@ -99,12 +100,13 @@ fn some_elements_are_written_in_one_step_and_more_in_turns() {
         assert!(turns >= 4, "{}: {turns} turns", kind.head);
         assert_eq!(said(&mut bench, kind.count), reply);
     }
-    // Few elements are written in turns where they are long.
+    // Few elements are written in turns if they are long.
     let mut bench = bench();
     let members: String = (0..1_000).map(|n| format!(" {n:0>600}")).collect();
     let mut session = begun(&mut bench, &of(&format!("SADD k{members}")));
     assert_eq!(ended(&mut bench, &mut session).0, ":1000\r\n");
-    // Short ones in one step up to 512 KiB, with what RESP has around them: these have 524 bytes each, and the last has the rest.
+    // Short elements are written in one step up to 512 KiB, with their heads in RESP. Each has 524 bytes; the
+    // last has the rest.
     for (last_bytes, is_one_step) in [(803, true), (804, true), (805, false)] {
         let members: String = (0..999).map(|n| format!(" {n:0>516}")).collect();
         let sent = of(&format!("SADD k{members} {}", "x".repeat(last_bytes)));
@@ -112,11 +114,11 @@ fn some_elements_are_written_in_one_step_and_more_in_turns() {
         let reply = bench.call(&mut Session::new(), &sent).1;
         assert_eq!(reply, if is_one_step { &b":1000\r\n"[..] } else { b"" }, "{last_bytes}");
     }
-    // And in one step where their key is long, which nothing says of them.
+    // A long key makes no difference: it says nothing about the elements.
     let many: String = (0..1_000).map(|n| format!(" m{n}")).collect();
     let sent = of(&format!("SADD {}{many}", "k".repeat(20_000)));
     assert_eq!(bench.call(&mut Session::new(), &sent).1, b":1000\r\n");
-    // What is of another type is refused before it waits.
+    // A key of another type is refused before the command waits to hold it.
     assert_eq!(said(&mut bench, "SET k x"), "+OK\r\n");
     for kind in KINDS {
         let mut session = Session::new();
@@ -157,7 +159,8 @@ fn more_elements_than_others_wait_for_are_some_moments() {
     assert!(halves > 100, "{halves} times a part of them was seen");
 }
 
-/// What writes more than others wait for waits for its own key, where another command holds that, and for no other.
+/// A command of more than one moment waits for its own key, if another command holds that, and for no other
+/// key.
 #[test]
 fn more_elements_than_others_wait_for_go_on_beside_another_key_that_is_held() {
     const MANY: usize = HELD_MAX + 4_000;
@@ -174,7 +177,7 @@ fn more_elements_than_others_wait_for_go_on_beside_another_key_that_is_held() {
     assert_eq!(String::from_utf8_lossy(&reply), format!(":{MANY}\r\n"));
     waits(&mut bench, &mut Session::new(), &of("SCARD k"), "SCARD");
     assert_eq!(ended(&mut bench, &mut holds).0, ":4000\r\n");
-    // Its own is held when it has written some.
+    // Another command holds the key when some elements are written.
     let mut long = Session::new();
     let (mut next, ..) = bench.call(&mut long, &add.put(0..MANY));
     for _ in 0..20 {
@@ -238,7 +241,7 @@ fn others_are_served_meanwhile_and_see_none_or_all_of_the_elements() {
             }
             waits(&mut bench, &mut exec, &of("EXEC"), "EXEC");
             let (next, reply, _) = turn(&mut bench, &mut writer, b"");
-            // A push says how many there are then.
+            // A push replies the length of the list.
             let there = if kind.count == "LLEN k" { 10 } else { 0 };
             let whole = format!(":{}\r\n", kind.many() + there);
             let expected = if writer.must_end() { "" } else { &whole };
@@ -270,12 +273,12 @@ fn what_is_taken_out_is_one_moment_too() {
     }
 }
 
-/// What a set replies that has the members of [`KINDS`].
+/// The members of [`KINDS`] in a set's reply.
 fn members(reply: &str) -> BTreeSet<&str> {
     reply.lines().filter(|line| line.starts_with('m')).collect()
 }
 
-/// Others see none of the members taken, or all.
+/// Other clients see none of the popped members gone, or all.
 #[test]
 fn what_is_popped_is_one_moment_too() {
     let mut bench = bench();
@@ -294,7 +297,7 @@ fn what_is_popped_is_one_moment_too() {
     assert_eq!(popped.len(), 4_000);
     let left = said(&mut bench, "SMEMBERS k");
     assert_eq!((members(&left).len(), members(&left).intersection(&popped).count()), (1_000, 0));
-    // One more than is one step.
+    // One more member than is popped in one step.
     let mut session = begun(&mut bench, &of("SPOP k 257"));
     assert!(ended(&mut bench, &mut session).0.starts_with("*257\r\n"));
     assert!(said(&mut bench, "SPOP k 256").starts_with("*256\r\n"));
@@ -336,14 +339,14 @@ fn a_client_that_goes_has_all_of_its_members_popped_or_none() {
     assert_eq!(said(&mut bench, &kill), ":1\r\n");
     ended(&mut bench, &mut session);
     assert_eq!(said(&mut bench, "SCARD k"), ":1000\r\n");
-    // One whose key is not held yet.
+    // The key is not held yet when the client goes.
     let held = bench.worker.store().held_bytes();
     let mut session = Session::new();
     assert_eq!(bench.call(&mut session, &of("SPOP k 900")).0, Next::Yield);
     drop(session);
     assert_eq!(bench.worker.store().held_bytes(), held);
     assert_eq!(said(&mut bench, "SCARD k"), ":1000\r\n");
-    // One whose rules change before the first is taken.
+    // The user's rules change before the first member is popped.
     let (mut bench, mut admin, mut user) = with_user("~* +@all");
     bench.add("k", (0..5_000).map(|n| format!("m{n}")));
     let reply = refused_amid(&mut bench, &mut admin, &mut user, &of("SPOP k 4000"));
@@ -351,7 +354,8 @@ fn a_client_that_goes_has_all_of_its_members_popped_or_none() {
     assert_eq!(said(&mut bench, "SCARD k"), ":5000\r\n");
 }
 
-/// A key that expires amid it has gone behind what was popped, which is an event of its own.
+/// A key that expires during the command is gone after the members that were popped by then. Its expiry is an
+/// event of its own.
 #[test]
 fn what_is_popped_in_one_moment_is_told_once() {
     for goes in [false, true] {
@@ -377,7 +381,7 @@ fn what_is_popped_in_one_moment_is_told_once() {
     }
 }
 
-/// A waiter for a list is served behind the whole push.
+/// A client that waits for a list is served after the whole push.
 #[test]
 fn one_that_waits_for_a_list_is_served_when_all_is_pushed() {
     for (kind, element) in [(KINDS[4], "m0".to_owned()), (KINDS[5], format!("m{}", KINDS[5].many() - 1))] {
@@ -408,17 +412,17 @@ fn a_watched_key_is_touched_and_changes_once() {
     waits(&mut bench, &mut watches, &of("EXEC"), "EXEC");
     assert_eq!(ended(&mut bench, &mut writer).0, ":4000\r\n");
     assert_eq!(bench.turns(&mut watches, &of("EXEC")).0, b"*-1\r\n");
-    // One that watches it behind the last of them sees no other change.
+    // A client that watches the key after the last element sees no other change.
     let all = [of("WATCH k"), of("MULTI"), of("SCARD k"), of("EXEC")].concat();
     assert_eq!(bench.turns(&mut late, &all).0, b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n:4000\r\n");
 }
 
-/// The events that were sent to a session which listens to those of database 0.
+/// The events that were sent to `listens`, which subscribes to those of database 0.
 pub fn heard(bench: &mut Bench, listens: &mut Session) -> Vec<String> {
     let ping = of("PING");
     let heard = [bench.turns(listens, &ping).0, bench.turns(listens, &ping).0].concat();
     let heard = String::from_utf8(heard).unwrap();
-    // Each names its pattern first.
+    // Each message names the pattern first.
     let events = heard.lines().filter_map(|line| line.strip_prefix("__keyevent@0__:"));
     events.filter(|event| *event != "*").map(str::to_owned).collect()
 }
@@ -441,7 +445,8 @@ fn keyspace_events_of_one_moment_are_told_once() {
     }
 }
 
-/// What goes by itself amid it is published as that: what is put in is a new key then, and what was taken out was before that.
+/// A key that expires during the command is published as expired. Elements written after that make a new key;
+/// elements removed were removed before it.
 #[test]
 fn a_key_that_goes_meanwhile_is_told_as_one_that_goes_by_itself() {
     let names: String = (0..4_000).map(|n| format!(" m{n}")).collect();
@@ -470,7 +475,7 @@ fn a_watcher_of_mutations_is_told_of_one_moment_behind_it() {
     let mut bench = bench();
     let mut watcher = watch::watcher(&mut bench, "mutations deletions");
     let stored = "type=item_store key=k status=stored cmd=sadd ttl=0 ";
-    // The last changes nothing, which has the events that few elements have.
+    // The third command changes nothing, and has the same line as with few elements.
     let names: String = (0..8_000).map(|n| format!(" m{n}")).collect();
     for (input, reply, line) in [
         (KINDS[0].put(0..4_000), ":4000\r\n", stored),
@@ -487,7 +492,8 @@ fn a_watcher_of_mutations_is_told_of_one_moment_behind_it() {
     }
 }
 
-/// Its client is to be closed, or has gone: what is begun is done all the same. Before its key is held it is not.
+/// The client is to be closed, or has gone: a command that holds its key ends all the same. Before the hold
+/// it writes nothing.
 #[test]
 fn a_client_that_goes_has_all_of_its_elements_written_or_none() {
     let mut bench = bench();
@@ -497,7 +503,7 @@ fn a_client_that_goes_has_all_of_its_elements_written_or_none() {
     ended(&mut bench, &mut session);
     assert_eq!(said(&mut bench, "SCARD k"), ":4000\r\n");
     assert_eq!(bench.call(&mut session, b"").0, Next::Close);
-    // One whose key is not held yet.
+    // The key is not held yet when the client goes.
     let mut session = Session::new();
     assert_eq!(bench.call(&mut session, &KINDS[0].put(4_000..8_000)).0, Next::Yield);
     let kill = format!("CLIENT KILL ID {}", session.redis_client().expect("a client"));
@@ -512,7 +518,7 @@ fn a_client_that_goes_has_all_of_its_elements_written_or_none() {
     assert_eq!(said(&mut bench, "SCARD k"), ":4000\r\n");
 }
 
-/// The reply of a request whose user loses its keys when it holds what it is to write, and before it has written anything.
+/// The reply to a request whose user loses its keys when they are held, before anything is written.
 pub fn refused_amid(bench: &mut Bench, admin: &mut Session, user: &mut Session, request: &[u8]) -> String {
     let mut next = bench.call(user, request).0;
     while !user.must_end() {
@@ -532,7 +538,7 @@ fn rules_that_change_before_the_first_element_is_written_have_none_written() {
     let reply = refused_amid(&mut bench, &mut admin, &mut user, &add);
     assert!(reply.starts_with("-NOPERM The user's ACL rules changed before any of the elements"), "{reply}");
     assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
-    // When some are written all are.
+    // Once some elements are written, all of them are.
     let (mut bench, mut admin, mut user) = with_user("~* +@all");
     bench.call(&mut user, &add);
     let mut turns = 0;
@@ -550,7 +556,8 @@ fn rules_that_change_before_the_first_element_is_written_have_none_written() {
     assert_eq!(say(&mut bench, &mut user, "GET k"), NO_KEY);
 }
 
-/// A key that expires amid it has all of the elements, as if that had been before the first, and no other.
+/// A key that expires during the command has all of its elements and no others, as if it had expired before
+/// the first.
 #[test]
 fn a_key_that_goes_meanwhile_has_all_elements_or_was_gone_before_them() {
     for kind in KINDS {
@@ -565,7 +572,7 @@ fn a_key_that_goes_meanwhile_has_all_elements_or_was_gone_before_them() {
         assert_eq!(said(&mut bench, kind.count), whole, "{}", kind.head);
         assert_eq!(said(&mut bench, "TTL k"), ":-1\r\n", "{}", kind.head);
     }
-    // What was taken out of it was taken out before it went.
+    // SREM replies how many members it removed before the key expired.
     let mut bench = bench();
     bench.turns(&mut Session::new(), &KINDS[0].put(0..5_000));
     assert_eq!(said(&mut bench, "PEXPIRE k 1000"), ":1\r\n");
@@ -579,7 +586,8 @@ fn a_key_that_goes_meanwhile_has_all_elements_or_was_gone_before_them() {
     assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
 }
 
-/// So often it begins with its first element again. Then it goes on with the next.
+/// Up to three times the command begins with its first element again. After that it continues with its next
+/// one.
 #[test]
 fn a_key_that_goes_three_times_has_all_elements_and_no_more_often() {
     for (goes, is_whole) in [(2, true), (3, true), (4, false)] {
@@ -588,7 +596,7 @@ fn a_key_that_goes_three_times_has_all_elements_and_no_more_often() {
         for _ in 0..goes {
             loop {
                 assert_eq!(turn(&mut bench, &mut session, b"").1, b"");
-                // As one that gives way.
+                // As if it were evicted.
                 let mut guard = bench.worker.enter(bench.system);
                 let key = guard.key(b"k");
                 let is_gone = guard.delete(&key, Expect::Present).is_ok();
@@ -604,7 +612,7 @@ fn a_key_that_goes_three_times_has_all_elements_and_no_more_often() {
     }
 }
 
-/// A flush that is due comes behind what holds its key.
+/// A flush that is due while a command holds its key takes effect after the hold.
 #[test]
 fn a_flush_that_is_due_comes_behind_the_last_element() {
     let mut bench = bench();
@@ -616,7 +624,8 @@ fn a_flush_that_is_due_comes_behind_the_last_element() {
     assert_eq!(said(&mut bench, "EXISTS k"), ":0\r\n");
 }
 
-/// Where databases are swapped before its key is held, the key that its name means then is held and written.
+/// If databases are swapped before its key is held, the command holds and writes the key that its name means
+/// then.
 #[test]
 fn databases_that_are_swapped_before_its_key_is_held_are_what_they_are_then() {
     let mut bench = bench();

@@ -1,4 +1,5 @@
-//! An element of a list, or the value of a field, that is the one long word of its request: it is received into its parts.
+//! A list's element, a field's value or a set's member that is the one long word of its request: it is
+//! received into its parts.
 
 use crate::apart::{array, bulk, job};
 use crate::survey::command;
@@ -7,15 +8,15 @@ use larder_commands::{Next, Session, Settings};
 use larder_store::Store;
 use std::sync::Arc;
 
-/// Bytes of an element in a piece, but for the last one.
+/// Bytes of an element in each part but the last.
 const PART: usize = 16_352;
 
-/// What an element or a value is behind that is received, and how it is read.
+/// The words before a received element or value, and the command that reads it.
 const BEHIND: [(&[&str], &str); 2] = [(&["RPUSH", "k"], "LINDEX k 0"), (&["HSET", "k", "f"], "HGET k f")];
 const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size";
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
 
-/// A text of so many bytes which is soon made, and no two parts of which begin alike.
+/// A text of so many bytes that is made fast. No two parts of it begin alike.
 pub(crate) fn long(bytes: usize) -> String {
     const TEXT_BYTES: usize = 99_991;
     let mut text = job(TEXT_BYTES).repeat(bytes / TEXT_BYTES + 1);
@@ -23,19 +24,19 @@ pub(crate) fn long(bytes: usize) -> String {
     text
 }
 
-/// What is charged where so many bytes of an element have come: whole pieces.
+/// Bytes that are charged when `there` of an element's `bytes` have come: whole parts.
 fn charged(there: usize, bytes: usize) -> u64 {
     (there.div_ceil(PART) * PART).min(bytes) as u64
 }
 
-/// A request in two parts, of which the first ends behind so many bytes of its last word.
+/// A request in two halves, the first of which ends after `there` bytes of its last word.
 pub(crate) fn halves(words: &[&str], there: usize) -> (Vec<u8>, Vec<u8>) {
     let mut one = command(words);
     let other = one.split_off(one.len() - 2 - words.last().map_or(0, |word| word.len()) + there);
     (one, other)
 }
 
-/// A session to which the first half of a request has come.
+/// A session that has received the first half of a request.
 pub(crate) fn begun(bench: &mut Bench, half: &[u8]) -> Session {
     let mut session = Session::new();
     assert_eq!(bench.turn(&mut session, half), (Next::Receive, Vec::new()));
@@ -99,7 +100,7 @@ fn an_element_on_its_way_in_is_charged_piece_by_piece_and_given_back_where_its_c
         assert!(session.awaits_rest());
         drop(session);
         assert_eq!((store.input_bytes(), store.totals().item_bytes), (0, before), "{there}");
-        // One that stays has its reply.
+        // A client that stays gets its reply.
         let mut session = begun(&mut bench, &one);
         assert_eq!(replied(&mut bench, &mut session, &other), ":2\r\n");
         assert_eq!((store.input_bytes(), session.input_bytes()), (0, 0));
@@ -135,7 +136,7 @@ fn an_element_for_a_key_of_another_type_is_refused_behind_it_and_takes_no_memory
     }
 }
 
-/// A pause that begins before its head, or behind it.
+/// The pause begins before the request's head is received, or after it.
 #[test]
 fn an_element_for_a_key_of_another_type_is_refused_behind_a_pause() {
     for begins in [false, true] {
@@ -148,7 +149,7 @@ fn an_element_for_a_key_of_another_type_is_refused_behind_a_pause() {
             pause(&mut bench);
         }
         let mut session = begun(&mut bench, &one);
-        // Whether the key may be looked at is not known before the pause is over.
+        // A pause forbids a look at the key, so the element is received.
         assert_eq!(store.input_bytes(), if begins { charged(50_000, 100_000) } else { 0 });
         if !begins {
             pause(&mut bench);
@@ -174,7 +175,7 @@ fn a_key_that_has_become_another_type_meanwhile_is_as_it_was_set() {
     assert_eq!(bench.reply("SET k v"), b"+OK\r\n");
     assert_eq!(replied(&mut bench, &mut session, &other), WRONG_TYPE);
     assert_eq!(bench.reply("GET k"), b"$1\r\nv\r\n");
-    // And one that has gone is made anew.
+    // A key that has gone meanwhile is created anew.
     bench.reply("DEL k");
     bench.reply("RPUSH k a");
     let mut session = begun(&mut bench, &one);
@@ -183,7 +184,8 @@ fn a_key_that_has_become_another_type_meanwhile_is_as_it_was_set() {
     checked(bench);
 }
 
-/// As a string may: what `proto-max-bulk-len` says, and half of the memory. More is no request.
+/// The limits are those of a string: `proto-max-bulk-len`, and half of the memory. A longer word is a
+/// protocol error.
 #[test]
 fn an_element_and_a_value_that_are_received_may_have_what_a_word_may() {
     for (mebibytes, limit, most) in [(64, Some("5242880"), 5 << 20), (16, None, 8 << 20)] {
@@ -212,7 +214,8 @@ fn an_element_and_a_value_that_are_received_may_have_what_a_word_may() {
     }
 }
 
-/// In a memory that is large enough one of up to 64 MiB is received. A longer one is gathered, and refused when it is whole.
+/// With enough memory, an element of up to 64 MiB is received. A longer one is gathered, and refused when it
+/// is whole.
 #[test]
 fn an_element_is_received_if_it_has_no_more_than_64_mebibytes() {
     const COME: usize = 100_000;
@@ -231,13 +234,13 @@ fn an_element_is_received_if_it_has_no_more_than_64_mebibytes() {
     }
 }
 
-/// One that is copied may have 4 MiB, whatever one may have that is received.
+/// An element that is copied may have 4 MiB, although a received one may have more.
 #[test]
 fn an_element_behind_a_long_word_may_have_4_mebibytes() {
     let mut bench = Bench::new(Settings { append_bytes_max: 32 << 20, ..Settings::default() });
     for (bytes, is_taken) in [((4 << 20) - 1, true), (4 << 20, true), ((4 << 20) + 1, false)] {
         let element = long(bytes);
-        // A word that is too long to be kept beside it.
+        // A word that is too long to be kept while the element comes.
         let (one, other) = halves(&["RPUSH", "k", &"a".repeat(65), &element], 2 << 20);
         let mut session = begun(&mut bench, &one);
         let reply = replied(&mut bench, &mut session, &other);
@@ -269,7 +272,7 @@ fn an_element_that_has_come_serves_a_client_that_waits() {
     checked(bench);
 }
 
-/// An event that is asked for while the element comes is told, once.
+/// An event that is enabled while the element comes is published once.
 #[test]
 fn an_element_that_has_come_is_told_of() {
     let mut bench = bench();
@@ -286,11 +289,12 @@ fn an_element_that_has_come_is_told_of() {
     checked(bench);
 }
 
-/// By each command that sets one field, in any pieces; what the field had goes, and when it was to expire.
+/// By each command that sets one field, in any pieces. A field that is set loses its former value and its
+/// expiry.
 #[test]
 fn a_value_of_a_field_arrives_in_any_pieces_and_is_whole() {
     let mut bench = bench();
-    // The longer name is too long to be kept beside a value on its way in.
+    // The longer name is too long to be kept while its value comes.
     let (value, long, longer) = (job(50_000), "f".repeat(64), "f".repeat(65));
     let ok = "+OK\r\n";
     for (verb, new, old) in [("HSET", ":1\r\n", ":0\r\n"), ("HMSET", ok, ok), ("HSETNX", ":1\r\n", ":0\r\n")]
@@ -353,12 +357,12 @@ fn a_value_of_a_field_on_its_way_in_is_charged_and_given_back_or_refused_for_ano
     checked(bench);
 }
 
-/// HSETEX of one field, behind any options that are right, and by a time that has passed.
+/// HSETEX of one field, behind all valid options, and with an expiry that has passed.
 #[test]
 fn a_value_behind_options_arrives_in_any_pieces_and_is_whole() {
     let mut bench = bench();
     let value = job(50_000);
-    // What is said where there is no field and where there is one, and for how long that lasts then: it was to for 100 s.
+    // The replies without a field and with one, and the field's TTL afterwards, which was 100 s.
     for (options, new, old, time) in [
         ("", ":1\r\n", ":1\r\n", ":-1"),
         ("KEEPTTL", ":1\r\n", ":1\r\n", ":100"),
@@ -390,7 +394,7 @@ fn a_value_behind_options_arrives_in_any_pieces_and_is_whole() {
     bench.reply("HSET k f short other b");
     for (options, said) in [
         ("PXAT 1 FIELDS 1", ":1\r\n"),
-        // What is wrong is said when all of it is there.
+        // An error is replied when the whole request has come.
         ("NX FIELDS 1", "-ERR unknown argument: NX\r\n"),
         ("FIELDS 2", "-ERR wrong number of arguments for 'hsetex' command\r\n"),
     ] {
@@ -403,7 +407,7 @@ fn a_value_behind_options_arrives_in_any_pieces_and_is_whole() {
     checked(bench);
 }
 
-/// By LSET, in each place of some lists, from either end; where there is none nothing is kept.
+/// LSET at each index of some lists, from either end. For an index that does not exist nothing is kept.
 #[test]
 fn an_element_for_a_place_arrives_in_any_pieces_and_is_whole() {
     let mut bench = bench();
@@ -440,13 +444,13 @@ fn an_element_for_a_place_arrives_in_any_pieces_and_is_whole() {
         let held = if key == "s" { 0 } else { charged(40_000, element.len()) };
         assert_eq!(store.input_bytes(), held, "{key} {index}");
         assert_eq!(replied(&mut bench, &mut session, &other), said, "{key} {index}");
-        // And where its client goes.
+        // Nor is anything kept if the client goes.
         let session = begun(&mut bench, &one);
         drop(session);
         assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before), "{key} {index}");
     }
     assert!(bench.reply("LRANGE k 0 -1") == array(&["a", "b"]).as_bytes());
-    // In a transaction it is gathered.
+    // In a transaction the request is gathered.
     let mut session = Session::new();
     bench.turns(&mut session, &command(&["MULTI"]));
     let (one, other) = halves(&["LSET", "k", "1", &element], 40_000);
@@ -458,7 +462,7 @@ fn an_element_for_a_place_arrives_in_any_pieces_and_is_whole() {
     checked(bench);
 }
 
-/// By SADD of one: it is there once, however it comes, and is found by its name.
+/// SADD of one member: however it comes, it is in the set once, and is found by its name.
 #[test]
 fn a_member_of_a_set_arrives_in_any_pieces_and_is_there_once() {
     let mut bench = bench();
@@ -488,7 +492,7 @@ fn a_member_of_a_set_arrives_in_any_pieces_and_is_there_once() {
     checked(bench);
 }
 
-/// It is hashed and compared in one step: one that is longer is gathered, and refused when it is whole.
+/// A member is hashed and compared in one step. A longer one is gathered, and refused when it is whole.
 #[test]
 fn a_member_that_is_received_may_have_4_mebibytes() {
     let mut bench = Bench::new(Settings { append_bytes_max: 32 << 20, ..Settings::default() });
@@ -528,7 +532,7 @@ fn a_member_on_its_way_in_is_charged_and_given_back_or_refused_for_another_type(
     let mut session = begun(&mut bench, &one);
     assert_eq!((store.input_bytes(), item_bytes(&store)), (0, before));
     assert_eq!(replied(&mut bench, &mut session, &other), WRONG_TYPE);
-    // One that is there already is given back when it is whole; it is told of once.
+    // A member that the set has already is freed when it is whole. Only the first SADD has an event.
     let mut listens = Session::new();
     bench.turns(&mut listens, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
     bench.turns(&mut listens, &command(&["PSUBSCRIBE", "__keyevent@0__:*"]));
@@ -544,7 +548,7 @@ fn a_member_on_its_way_in_is_charged_and_given_back_or_refused_for_another_type(
     checked(bench);
 }
 
-/// Behind a few short words, with which it comes.
+/// A long word behind a few short ones, which are written with it.
 #[test]
 fn a_long_word_behind_short_ones_is_received_and_put_in_with_them() {
     let mut bench = bench();
@@ -579,7 +583,7 @@ fn a_long_word_behind_short_ones_is_received_and_put_in_with_them() {
     checked(bench);
 }
 
-/// Up to 16 words, of up to 64 bytes: beside more, or a longer one, it is gathered.
+/// Up to 16 words of up to 64 bytes are kept. Beside more words or a longer one, the element is gathered.
 #[test]
 fn a_few_short_words_are_kept_while_a_long_one_comes() {
     let mut bench = bench();
@@ -608,7 +612,7 @@ fn a_few_short_words_are_kept_while_a_long_one_comes() {
     checked(bench);
 }
 
-/// What is queued is gathered.
+/// A request that is queued is gathered.
 #[test]
 fn a_long_element_in_a_transaction_or_beside_another_is_as_a_short_one() {
     let mut bench = bench();

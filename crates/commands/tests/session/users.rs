@@ -5,7 +5,7 @@ use crate::{Bench, bench};
 use larder_commands::{Digest, FiledUsers, Rights, SECRET_BYTES_MAX, Session, Settings, ruled_users};
 use larder_protocol::resp::words_read;
 
-/// Says each line in RESP's inline form; the replies.
+/// Sends each line as an inline command; returns the replies.
 pub fn say(bench: &mut Bench, session: &mut Session, line: &str) -> String {
     let (replies, closed) = bench.run(session, format!("{line}\r\n").as_bytes(), usize::MAX);
     let replies = String::from_utf8(replies).expect("text").trim_end().to_owned();
@@ -18,7 +18,7 @@ pub fn redis(bench: &mut Bench) -> Session {
     session
 }
 
-/// A bench with a session that may do everything, and one of a user with these rules.
+/// A bench, a session that may do everything, and a session of a user with these rules.
 pub fn with_user(rules: &str) -> (Bench, Session, Session) {
     let mut bench = bench();
     let (mut admin, mut user) = (redis(&mut bench), redis(&mut bench));
@@ -45,7 +45,7 @@ fn as_much_is_shown_beside_the_protocols_as_the_rules_of_a_user_allow() {
         ("+@all", Some(Rights::Keys)),
         ("off", None),
         ("on", Some(Rights::Keys)),
-        // Any password is right then.
+        // With nopass any password is right, so none is proof of the user.
         ("nopass", None),
     ] {
         assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app {rules}")), "+OK");
@@ -114,7 +114,7 @@ fn what_comes_in_one_piece_is_asked_for_one_by_one() {
         let (replies, _) = bench.run(&mut user, input.as_bytes(), step);
         assert_eq!(String::from_utf8(replies).unwrap(), expected);
     }
-    // A value that would be received into its item.
+    // A value that is long enough to be received into its item.
     let value = "v".repeat(100_000);
     let long = request(&["SET", "x", &value]) + &request(&["SET", "app:2", &value]);
     let (replies, _) = bench.run(&mut user, long.as_bytes(), 4096);
@@ -146,7 +146,7 @@ fn a_transaction_is_asked_for_when_it_is_queued_and_when_the_rules_have_changed(
             )
         );
     }
-    // Another user in the midst of EXEC, and rules that EXEC itself changes.
+    // AUTH within EXEC: the rules of the other user count for the commands behind it.
     assert_eq!(say(&mut bench, &mut admin, "SET app:1 v"), "+OK");
     assert_eq!(say(&mut bench, &mut admin, "MULTI\r\nAUTH app pw\r\nGET app:1\r\nGET other\r\nEXEC"), {
         let refused = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: no permission to touch the specified keys";
@@ -197,16 +197,16 @@ fn sort_reads_by_patterns_for_those_who_may_read_every_key() {
 fn who_is_in_feels_the_change_of_rules_at_its_next_request() {
     let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
     assert_eq!(say(&mut bench, &mut user, "SET k v"), "+OK");
-    // Off concerns logins to come; rules concern connections that are logged in.
+    // `off` concerns logins to come; the other rules concern connections that are logged in.
     assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app off -set"), "+OK");
     assert_eq!(say(&mut bench, &mut user, "SET k v"), no_command("set"));
     assert_eq!(say(&mut bench, &mut user, "GET k"), "$1\r\nv");
     let mut other = redis(&mut bench);
     assert!(say(&mut bench, &mut other, "AUTH app pw").starts_with("-WRONGPASS"));
-    // Behind a change of one's own, too, in one piece.
+    // The same behind a change of the user's own rules, in one pipeline.
     let own = say(&mut bench, &mut user, "ACL SETUSER app -get\r\nGET k\r\nACL SETUSER app +get\r\nGET k");
     assert_eq!(own, format!("+OK\r\n{}\r\n+OK\r\n$1\r\nv", no_command("get")));
-    // Gone, and there again: another user.
+    // A user that is deleted and created again is another user, so its connections close.
     assert_eq!(say(&mut bench, &mut admin, "ACL DELUSER app nosuch"), ":1");
     assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app on nopass allkeys +@all"), "+OK");
     assert_eq!(say(&mut bench, &mut user, "GET k"), "closed");
@@ -289,7 +289,7 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
     assert_eq!(check(b"user default off"), Ok(Some(true)));
     assert_eq!(check(b"user app on +get\n"), Ok(None));
     assert_eq!(check(b"user default on nopass ~* &* +@all"), Ok(Some(false)));
-    // Commands of Redis that are not here may be named, as its own files do.
+    // A file may name commands of Redis that Larder does not have, as Redis's own files do.
     assert_eq!(check(b"user replica on >x -@all +PSYNC +replconf +ping -lolwut -client|capa"), Ok(None));
     for (bad, why) in [
         ("usr app\n", "x:1 should start with user keyword followed by the username."),
@@ -301,7 +301,7 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
             "user app >secret <other",
             "x:1: The password you are trying to remove from the user does not exist.",
         ),
-        // What may be a password whose sign was forgotten is not shown.
+        // A word that may be a password without its sign is not shown.
         ("user app on hunter2", "x:1: Syntax error."),
         ("user app (>hunter2 ~x)", "x:1: Syntax error."),
         ("user app (+get", "x:1: Unmatched parenthesis in selector definition."),
@@ -322,7 +322,8 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
     assert_eq!(say(&mut bench, &mut user, "SET app:1 v"), no_command("set"));
 }
 
-/// As at the start, where a line that does not say `on` is no hindrance for a user to which the file has a password.
+/// At start and when files are read again, a password in a file turns its user on, unless a rule turns the
+/// user off.
 #[test]
 fn a_password_of_a_file_that_is_read_again_turns_on_whom_no_rule_has_turned_off() {
     let lines = b"user app ~app:* +get\nuser shut off ~* +get\nuser late ~* +get";
@@ -334,7 +335,7 @@ fn a_password_of_a_file_that_is_read_again_turns_on_whom_no_rule_has_turned_off(
         let ruled = ruled_users(lines, "x", (None, known), false).expect("right");
         let mut bench = Bench::new(Settings { users: known.to_vec(), ruled, ..Settings::default() });
         if again {
-            // What a client has said since is a rule.
+            // What a client has set since is a rule.
             let mut admin = redis(&mut bench);
             assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER late off"), "+OK");
             let now = FiledUsers { password: None, users: users.clone() };
@@ -346,7 +347,8 @@ fn a_password_of_a_file_that_is_read_again_turns_on_whom_no_rule_has_turned_off(
     }
 }
 
-/// A file may name as many users as there may be; with the default one there is one too many.
+/// A file may name as many users as there may be. With the default user they are one too many: then their
+/// rights and passwords may only be taken away.
 #[test]
 fn of_users_that_are_too_many_rights_and_passwords_are_taken_away() {
     let users = (0..4_096).map(|n| (format!("u{n}"), Digest::from("p"))).collect();
@@ -405,7 +407,7 @@ fn what_could_not_be_read_again_is_no_rule() {
     }
 }
 
-/// The line of security.md allows nothing by which a value is read.
+/// The rules for a monitor in security.md allow no command that reads a value.
 #[test]
 fn the_ready_made_monitor_is_shown_figures_and_no_values() {
     let text = include_str!("../../../../docs/security.md");
@@ -434,7 +436,7 @@ fn the_ready_made_monitor_is_shown_figures_and_no_values() {
         let (reply, _) = bench.run(&mut user, &command(&words), usize::MAX);
         let reply = String::from_utf8(reply).unwrap();
         assert!(!reply.starts_with('-'), "{allowed}: {reply}");
-        // The name of a key that SCAN shows is no value.
+        // SCAN shows the key `canaries`: a name is no value.
         assert!(!reply.replace("canaries", "").contains("canary"), "{allowed}: {reply}");
         may += 1;
     }
@@ -490,7 +492,8 @@ fn a_name_is_as_long_as_one_by_which_somebody_can_log_in() {
     }
 }
 
-/// As of a file of users, and as ACL LOAD reads it again.
+/// In a file of users, a line for the default user has all of its passwords: the option's password no longer
+/// counts. ACL LOAD does the same.
 #[test]
 fn a_line_of_a_file_has_the_default_users_passwords_and_the_options_password_is_none() {
     for (line, right) in [
@@ -509,7 +512,8 @@ fn a_line_of_a_file_has_the_default_users_passwords_and_the_options_password_is_
     }
 }
 
-/// What has looked through much by then is refused more looks; a change that closes connections is not refused, and closes them.
+/// An EXEC that has looked through much is refused further looks. A change that closes connections is not
+/// refused, and closes them.
 #[test]
 fn exec_changes_users_however_much_it_has_looked_through() {
     let (mut bench, mut admin, mut user) = with_user("~* +@all");
@@ -521,13 +525,13 @@ fn exec_changes_users_however_much_it_has_looked_through() {
     assert!(said.contains("-ERR this EXEC has looked through"), "it has looked enough");
     assert!(said.ends_with("\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n:1\r\n+PONG"), "{}", &said[said.len() - 200..]);
     assert!(say(&mut bench, &mut user, "PING").ends_with("closed"));
-    // What would take long to apply is refused as a whole.
+    // Changes that take long to apply are refused together, before any is made.
     let rules = format!("ACL SETUSER app on{}\r\n", " +get".repeat(2_000));
     let said = say(&mut bench, &mut admin, &format!("MULTI\r\n{}EXEC", rules.repeat(30)));
     assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
 }
 
-/// What EXEC publishes behind a change reaches no client that may not listen to it any more.
+/// What EXEC publishes behind a change reaches no client that may no longer listen to it.
 #[test]
 fn exec_closes_at_once_whom_a_change_turns_out() {
     for (begins, change) in [
@@ -539,7 +543,7 @@ fn exec_closes_at_once_whom_a_change_turns_out() {
         let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
         say(&mut bench, &mut user, begins);
         assert!(say(&mut bench, &mut admin, "CLIENT LIST").contains(" user=app "));
-        // Those that are to be closed are not listed.
+        // CLIENT LIST omits clients that are to be closed.
         let said = say(&mut bench, &mut admin, &format!("MULTI\r\n{change}\r\nCLIENT LIST\r\nEXEC"));
         assert!(said.contains(" user=default ") && !said.contains(" user=app "), "{change}: {said}");
         assert!(say(&mut bench, &mut user, "PING").ends_with("closed"), "{change}");
@@ -555,7 +559,8 @@ fn exec_closes_nobody_for_what_is_listened_to_behind_the_change() {
     assert_eq!(say(&mut bench, &mut admin, "PUBLISH ok x"), ":1");
 }
 
-/// However many of its commands change users, EXEC goes through the clients once for each, and once at its end.
+/// However many commands change a user, EXEC goes through the clients at the user's first change, and once at
+/// its end.
 #[test]
 fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
@@ -570,7 +575,7 @@ fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     let (said, done_ns) = exec(&pair.repeat(250));
     assert!(said.contains("*500\r\n+OK\r\n"), "{said}");
     assert!(done_ns < 10_000_000, "{done_ns}");
-    // A user that holds much is copied for each change.
+    // A user with many rules is copied at each change.
     let rules: String = (0..900).map(|n| format!(" ~k{n}")).collect();
     let (said, _) = exec(&format!("ACL SETUSER big on{rules}\r\n"));
     assert!(said.ends_with("*1\r\n+OK"), "{said}");
@@ -578,7 +583,7 @@ fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     assert!(said.contains("*20\r\n+OK\r\n"), "{said}");
     let (said, _) = exec(&"ACL SETUSER big on\r\n".repeat(500));
     assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
-    // A new user has no connections; for each that is there all clients are gone through.
+    // A new user has no connections. For the first change of any other user, EXEC goes through all clients.
     let many: String = (0..120).map(|n| format!("ACL SETUSER u{n} on\r\n")).collect();
     let (said, _) = exec(&many);
     assert!(said.contains("*120\r\n+OK\r\n"), "{said}");
@@ -589,7 +594,7 @@ fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     assert!(say(&mut bench, &mut user, "PING").ends_with("closed"));
 }
 
-/// More names than one may remove are not looked for.
+/// If a command names more users than one may remove, EXEC looks none of them up.
 #[test]
 fn exec_looks_for_no_more_users_than_may_be_removed() {
     let (mut bench, mut admin, _) = with_user("~* &* +@all");
@@ -604,11 +609,12 @@ fn exec_looks_for_no_more_users_than_may_be_removed() {
     let (said, few) = exec(70_000);
     assert_eq!(said, "+OK\r\n+QUEUED\r\n*1\r\n-ERR too many arguments\r\n");
     let (_, many) = exec(280_000);
-    // Those that are asked, queued and refused.
+    // The words are read when they are received, queued and refused.
     assert!(many - few <= 9 * 210_000 + 100, "{few} words are read of 70,000, {many} of 280,000");
 }
 
-/// A password copies the default user with its rules, and a limit of connections asks the system.
+/// Setting a password copies the default user with its rules. Setting the limit of connections asks the
+/// system.
 #[test]
 fn exec_weighs_what_parameters_take_beside_being_set() {
     let (mut bench, mut admin, _) = with_user("");
@@ -632,14 +638,15 @@ fn exec_weighs_what_parameters_take_beside_being_set() {
     assert!(!exec("", password, 200).0);
     assert!(exec("", connections, 500).0);
     assert!(!exec("", connections, 800).0);
-    // By then the user holds more.
+    // For a user with few rules a password takes little time. If the EXEC gives it many rules first, these
+    // count.
     assert!(exec("ACL SETUSER default reset on nopass ~* +@all\r\n", password, 1).0);
     assert!(exec("", password, 200).0);
     let first = format!("ACL SETUSER default resetkeys{rules}\r\n");
     assert!(!exec(&first, password, 200).0);
 }
 
-/// What they hold is freed with them.
+/// Removing a user frees the rules that it holds, which takes time.
 #[test]
 fn removing_users_is_spent_and_weighed_as_they_hold() {
     let (mut bench, mut admin, _) = with_user("");
